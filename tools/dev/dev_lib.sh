@@ -1,0 +1,90 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Shared by the scripts of this directory: what a verb needs installed, and how it configures a build.
+# Sourced, never run; the working directory is the repository's root.
+
+# What each Debian package is needed for, as a probe: a command, or a command line that fails without it.
+# A machine that has the thing by other means needs no package.
+declare -A PROBE=(
+  [binutils]="nm --version"
+  [check]="printf '#include <check.h>' | cc -E -"
+  [clang]="clang --version"
+  [clang-format-14]="clang-format-14 --version"
+  [clang-tidy-14]="clang-tidy-14 --version"
+  [cmake]="cmake --version"
+  [cppcheck]="cppcheck --version"
+  [g++]="g++ --version"
+  [gcc]="gcc --version && cc --version"
+  [gcc-aarch64-linux-gnu]="aarch64-linux-gnu-gcc --version"
+  [gcc-multilib]="printf '#include <stdio.h>\nint main(void){return 0;}' | gcc -m32 -fopenmp -x c -o /dev/null -"
+  [gcc-riscv64-linux-gnu]="riscv64-linux-gnu-gcc --version"
+  [gcc-s390x-linux-gnu]="s390x-linux-gnu-gcc --version"
+  [git]="git --version"
+  [lcov]="lcov --version"
+  [libc6-dev]="printf '#include <stdio.h>' | cc -E -"
+  [libc6-dev-arm64-cross]="printf '#include <stdio.h>' | aarch64-linux-gnu-gcc -E -"
+  [libc6-dev-riscv64-cross]="printf '#include <stdio.h>' | riscv64-linux-gnu-gcc -E -"
+  [libc6-dev-s390x-cross]="printf '#include <stdio.h>' | s390x-linux-gnu-gcc -E -"
+  [libgmp-dev]="printf '#include <gmp.h>' | cc -E -"
+  [libjansson-dev]="printf '#include <jansson.h>' | cc -E -"
+  [libmpfr-dev]="printf '#include <mpfr.h>' | cc -E -"
+  [libomp-dev]="printf '#include <omp.h>' | clang -fopenmp -E -"
+  [libpopt-dev]="printf '#include <popt.h>' | cc -E -"
+  [man-db]="man --version"
+  [nettle-dev]="printf '#include <nettle/sha2.h>' | cc -E -"
+  [ninja-build]="ninja --version"
+  [pkg-config]="pkg-config --version"
+  [qemu-user]="qemu-aarch64 --version && qemu-riscv64 --version && qemu-s390x --version"
+  [shellcheck]="shellcheck --version"
+  [valgrind]="valgrind --version"
+)
+
+# The sets that verbs name.
+BUILD_PACKAGES=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpopt-dev nettle-dev)
+TEST_PACKAGES=("${BUILD_PACKAGES[@]}" g++ binutils check libgmp-dev libmpfr-dev)
+
+say() { printf '== %s\n' "$*"; }
+die() { printf 'dev: %s\n' "$*" >&2; exit 3; }
+
+# need PACKAGE...: return with all of them usable, or stop with a sentence that names the missing ones.
+need() {
+  local package missing=() as_root=() apt
+  for package in "$@"; do
+    [[ -n ${PROBE[$package]:-} ]] || die "no probe for package $package in tools/dev/dev_lib.sh"
+    bash -c "${PROBE[$package]}" >/dev/null 2>&1 || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  command -v apt-get >/dev/null ||
+    die "this verb needs ${missing[*]} (Debian package names); please install your system's equivalents"
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "please run as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+    [[ -t 0 ]] || as_root=(sudo -n)
+  fi
+  say "installing ${missing[*]}"
+  apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300)
+  # Package lists may be absent or stale: refresh them only when the first try fails.
+  "${apt[@]}" install --no-install-recommends "${missing[@]}" >/dev/null 2>&1 </dev/null || {
+    "${apt[@]}" update </dev/null
+    "${apt[@]}" install --no-install-recommends "${missing[@]}" >/dev/null </dev/null
+  } || die "apt-get could not install ${missing[*]}"
+  for package in "${missing[@]}"; do
+    bash -c "${PROBE[$package]}" >/dev/null 2>&1 || die "$package is installed and still fails: ${PROBE[$package]}"
+  done
+}
+
+# Parallel jobs: one a core.
+JOBS=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
+# build PRESET [CMAKE-ARGUMENT...]: configure and build build/PRESET, quiet unless something goes wrong.
+build() {
+  local preset=$1 log
+  shift
+  say "building build/$preset"
+  mkdir -p "build/$preset"
+  log=build/$preset/dev.log
+  if ! { cmake --preset "$preset" "$@" && cmake --build "build/$preset" -j "$JOBS"; } >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    die "the build in build/$preset failed (log: $log)"
+  fi
+}
