@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# exports.sh LIBRARY SOURCE: the dynamic symbols of LIBRARY, those of exports.txt and those that m3idx.h declares.
+set -euo pipefail
+export LC_ALL=C
+library=$1 source=$2
+# Sanitizers and coverage add symbols of their own; they begin with two underscores.
+exported=$(nm -D --defined-only --format=posix "$library" | cut -d' ' -f1 | grep -v '^__' | sort)
+declared=$(tr '\n' ' ' <"$source/../../common/m3idx.h" | grep -o 'M3IDX_API [^;{]*(' | grep -o 'm3idx_[a-z0-9_]*(' | tr -d '(' | sort -u)
+status=0
+diff <(echo "$declared") "$source/exports.txt" || { echo "exports.txt (>) differs from m3idx.h (<)"; status=1; }
+extra=$(comm -23 <(echo "$exported") "$source/exports.txt")
+[[ -z $extra ]] || { echo "exported and not public:"; echo "$extra"; status=1; }
+exit $status
