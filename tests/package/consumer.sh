@@ -35,8 +35,8 @@ export PKG_CONFIG_PATH=${pc%/*}
     $(pkg-config --cflags --libs m3idx) -Wl,-rpath,"$libdir"
   "$cxx" $flags -std=c++11 -Wall -Wextra -Wpedantic -Werror -x c++ -o "$work/pc_cxx" "$source/consumer.c" -x none \
     $(pkg-config --cflags --libs m3idx) -Wl,-rpath,"$libdir"
-  "$cc" $flags -std=c11 -o "$work/pc_static" "$source/consumer.c" $(pkg-config --cflags m3idx) "$libdir/libm3idx.a" \
-    $(pkg-config --static --libs-only-other m3idx) $(pkg-config --static --libs-only-l m3idx)
+  "$cc" $flags -std=c11 -o "$work/pc_static" "$source/consumer.c" $(pkg-config --cflags m3idx) \
+    $(pkg-config --static --libs m3idx | sed 's/-lm3idx/-l:libm3idx.a/')
 }
 for program in pc_c pc_cxx pc_static; do
   "$work/$program"
