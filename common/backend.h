@@ -20,6 +20,7 @@
 
 #define M3IDX_BACKEND_ABI 1
 #define M3IDX_MESSAGE_BYTES 512
+#define M3IDX_WORKSPACE_ALIGN 8 /* bytes: partial keys are 64-bit */
 
 typedef struct m3idx_backend m3idx_backend;
 
@@ -74,6 +75,14 @@ struct m3idx_backend {
 #include "ops.def"
 #undef M3IDX_OP
 };
+
+/* backend.c: give ctx the backend of that name ("auto": the first of hip, cpu, ref that opens) and the reason;
+ * on failure ctx->backend is NULL and the message says why.  detach undoes it. */
+m3idx_status m3idx_backend_attach(m3idx_context *ctx, const char *name);
+void m3idx_backend_detach(m3idx_context *ctx);
+/* plugin.c: set ctx->plugin and ctx->backend from the HIP plugin, not yet opened. */
+m3idx_status m3idx_plugin_load(m3idx_context *ctx);
+void m3idx_plugin_unload(m3idx_context *ctx);
 
 extern const m3idx_backend m3idx_backend_ref;
 extern const m3idx_backend m3idx_backend_cpu;

@@ -129,7 +129,7 @@ typedef struct m3idx_select_args {
   const int32_t *num_blocks; /**< [T], N of each row, >= 0 */
   int64_t num_heads;         /**< H >= 1 */
   int64_t num_rows;          /**< T; must equal batch->num_rows */
-  int64_t max_block;         /**< columns of score; with batch and first_block 0 must equal batch->max_block */
+  int64_t max_block;         /**< columns of score; with batch and topk_idx must equal batch->max_block */
   const float *score;        /**< [H][T][max_block]; columns at or past N are never read */
   int64_t score_stride_head; /**< 0 = T * score_stride_row */
   int64_t score_stride_row;  /**< >= max_block; 0 = max_block */
@@ -230,8 +230,8 @@ M3IDX_API const char *m3idx_backend_list(int i);
 M3IDX_API m3idx_status m3idx_set_stream(m3idx_context *ctx, void *stream, m3idx_memory memory);
 /** Bytes of workspace that op needs with these args (an m3idx_<op>_args). */
 M3IDX_API m3idx_status m3idx_plan(m3idx_context *ctx, m3idx_op op, const void *args, size_t *workspace_bytes);
-/** Lend a workspace to later calls.  It must be zeroed once, before the first launch, and not be shared by
- *  launches that overlap; every launch leaves its completion counters zero. */
+/** Lend a workspace, aligned to 8 bytes, to later calls.  It must be zeroed once, before the first launch, and not
+ *  be shared by launches that overlap; every launch leaves its completion counters zero. */
 M3IDX_API m3idx_status m3idx_set_workspace(m3idx_context *ctx, void *workspace, size_t workspace_bytes);
 
 /* ---- operations -------------------------------------------------------------------------------- */
