@@ -15,9 +15,15 @@ cp "$source/consumer.c" "$work/user/consumer.c"
 cp "$source/consumer.c" "$work/user/consumer.cpp"
 
 for languages in "C;CXX" CXX; do
-  "$cmake" -S "$work/user" -B "$work/cmake-${languages/;/-}" -DCMAKE_PREFIX_PATH="$work/prefix" -DLANGUAGES="$languages" \
-    -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
-    >"$work/log" 2>&1 && "$cmake" --build "$work/cmake-${languages/;/-}" >>"$work/log" 2>&1 || { tail -n 40 "$work/log"; exit 1; }
+  dir=$work/cmake-${languages/;/-}
+  if ! {
+    "$cmake" -S "$work/user" -B "$dir" -DCMAKE_PREFIX_PATH="$work/prefix" -DLANGUAGES="$languages" \
+      -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" &&
+      "$cmake" --build "$dir"
+  } >"$work/log" 2>&1; then
+    tail -n 40 "$work/log"
+    exit 1
+  fi
 done
 count=0
 for program in "$work"/cmake-*/use_*; do

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034  # variables here are read by the scripts that source this
 # SPDX-License-Identifier: Apache-2.0
 # Shared by the scripts of this directory: what a verb needs installed, and how it configures a build.
 # Sourced, never run; the working directory is the repository's root.
@@ -20,7 +20,7 @@ declare -A PROBE=(
   [gcc-riscv64-linux-gnu]="riscv64-linux-gnu-gcc --version"
   [gcc-s390x-linux-gnu]="s390x-linux-gnu-gcc --version"
   [git]="git --version"
-  [lcov]="lcov --version"
+  [groff-base]="groff --version"
   [libc6-dev]="printf '#include <stdio.h>' | cc -E -"
   [libc6-dev-arm64-cross]="printf '#include <stdio.h>' | aarch64-linux-gnu-gcc -E -"
   [libc6-dev-riscv64-cross]="printf '#include <stdio.h>' | riscv64-linux-gnu-gcc -E -"
@@ -30,7 +30,6 @@ declare -A PROBE=(
   [libmpfr-dev]="printf '#include <mpfr.h>' | cc -E -"
   [libomp-dev]="printf '#include <omp.h>' | clang -fopenmp -E -"
   [libpopt-dev]="printf '#include <popt.h>' | cc -E -"
-  [man-db]="man --version"
   [nettle-dev]="printf '#include <nettle/sha2.h>' | cc -E -"
   [ninja-build]="ninja --version"
   [pkg-config]="pkg-config --version"
@@ -76,15 +75,20 @@ need() {
 # Parallel jobs: one a core.
 JOBS=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
-# build PRESET [CMAKE-ARGUMENT...]: configure and build build/PRESET, quiet unless something goes wrong.
-build() {
-  local preset=$1 log
+# quietly LOG COMMAND...: keep the output in LOG, show it only when the command fails.
+quietly() {
+  local log=$1
   shift
-  say "building build/$preset"
-  mkdir -p "build/$preset"
-  log=build/$preset/dev.log
-  if ! { cmake --preset "$preset" "$@" && cmake --build "build/$preset" -j "$JOBS"; } >"$log" 2>&1 </dev/null; then
-    cat "$log" >&2
-    die "the build in build/$preset failed (log: $log)"
-  fi
+  "$@" >"$log" 2>&1 </dev/null || { cat "$log" >&2; die "failed: $* (log: $log)"; }
+}
+
+# configure PRESET [CMAKE-ARGUMENT...]: make build/PRESET.  build: the same, and build everything in it.
+configure() {
+  mkdir -p "build/$1"
+  quietly "build/$1/configure.log" cmake --preset "$@"
+}
+build() {
+  say "building build/$1"
+  configure "$@"
+  quietly "build/$1/build.log" cmake --build "build/$1" -j "$JOBS"
 }
