@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which device it is: the one question of the host side whose answer each runtime words its own way.
+ */
+#ifndef M3IDX_HIP_DEVICE_H
+#define M3IDX_HIP_DEVICE_H
+
+#include "hip_ops.h"
+
+/* The targets that the build gave code objects to, as a sentence has them. */
+#ifndef HIPK_TARGETS
+#define HIPK_TARGETS "gfx942 and gfx950"
+#endif
+
+/* Fill *device, and text with name, architecture, compute units and runtime version, for a person. */
+hipError_t hipk_device_query(int ordinal, hipk_device *device, char *text, size_t text_bytes);
+
+#endif
