@@ -34,7 +34,9 @@ private:
   bool moved = false;
 };
 
-backend_state *state_of(m3idx_context *ctx) { return static_cast<backend_state *>(ctx->state); }
+backend_state *state_of(m3idx_context *ctx) {
+  return static_cast<backend_state *>(ctx->state);
+}
 
 /* ---- devices ---- */
 
@@ -44,13 +46,15 @@ m3idx_status backend_open(m3idx_context *ctx) {
   if (error != hipSuccess) return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "hipGetDeviceCount: %s", hipGetErrorString(error));
   if (count == 0) return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "hipGetDeviceCount: 0 devices");
   if (ctx->device < 0 || ctx->device >= count)
-    return m3idx_fail(ctx, M3IDX_INVALID, "device is %d, must be 0 to %d: the HIP runtime shows %d", ctx->device, count - 1, count);
+    return m3idx_fail(ctx, M3IDX_INVALID, "device is %d, must be 0 to %d: the HIP runtime shows %d", ctx->device,
+                      count - 1, count);
   hipk_device device;
   char text[M3IDX_MESSAGE_BYTES];
   const hipError_t asked = hipk_device_query(ctx->device, &device, text, sizeof text);
   if (asked != hipSuccess) return hipk_check(ctx, asked, "the properties of the device");
   if (device.arch == M3IDX_ARCH_OTHER)
-    return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "device %d is %s; the plugin carries code for " HIPK_TARGETS, ctx->device, text);
+    return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "device %d is %s; the plugin carries code for " HIPK_TARGETS, ctx->device,
+                      text);
   backend_state *state = static_cast<backend_state *>(calloc(1, sizeof *state));
   if (state == nullptr) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no memory for the state of the backend");
   state->device = device;
@@ -93,7 +97,8 @@ m3idx_status copy(m3idx_context *ctx, void *to, const void *from, size_t bytes, 
   device_scope scope(ctx);
   const hipStream_t stream = static_cast<hipStream_t>(ctx->stream);
   m3idx_status status = hipk_check(ctx, scope.error, "hipSetDevice");
-  if (status == M3IDX_OK && bytes != 0) status = hipk_check(ctx, hipMemcpyAsync(to, from, bytes, kind, stream), "hipMemcpyAsync");
+  if (status == M3IDX_OK && bytes != 0)
+    status = hipk_check(ctx, hipMemcpyAsync(to, from, bytes, kind, stream), "hipMemcpyAsync");
   if (status == M3IDX_OK) status = hipk_check(ctx, hipStreamSynchronize(stream), "hipStreamSynchronize");
   return status;
 }
@@ -113,33 +118,23 @@ constexpr size_t COUNTER_BYTES = HIPK_COUNTERS * sizeof(uint32_t);
 template <class Args> struct operation {
   m3idx_status (*plan)(m3idx_context *, const hipk_device *, const Args *, size_t *);
   void (*launch)(const hipk_launch *, const Args *);
-  void (*stage)(hipk_stage *, m3idx_batch *, m3idx_sparse_out *, Args *);
+  void (*stage)(hipk_stage *, Args *);
 };
 
 template <class Args>
 m3idx_status run_on(m3idx_context *ctx, const operation<Args> &op, const Args *args, void *workspace) {
-  const hipk_launch at = {&state_of(ctx)->device, static_cast<hipStream_t>(ctx->stream), static_cast<uint32_t *>(workspace),
-                          static_cast<unsigned char *>(workspace) + COUNTER_BYTES};
+  const hipk_launch at = {&state_of(ctx)->device, static_cast<hipStream_t>(ctx->stream),
+                          static_cast<uint32_t *>(workspace), static_cast<unsigned char *>(workspace) + COUNTER_BYTES};
   op.launch(&at, args);
   return hipk_check(ctx, hipGetLastError(), "the launch");
 }
 
-const m3idx_batch *batch_of(const m3idx_merge_args *) { return nullptr; }
-const m3idx_batch *batch_of(const m3idx_cache_insert_args *) { return nullptr; }
-template <class Args> const m3idx_batch *batch_of(const Args *args) { return args->batch; }
-const m3idx_sparse_out *sparse_of(const m3idx_topk_args *args) { return args->sparse; }
-template <class Args> const m3idx_sparse_out *sparse_of(const Args *) { return nullptr; }
-
 template <class Args>
 m3idx_status run_staged(m3idx_context *ctx, const operation<Args> &op, const Args *args, size_t scratch_bytes) {
   backend_state *state = state_of(ctx);
-  m3idx_batch batch = {};
-  m3idx_sparse_out sparse = {};
-  if (batch_of(args) != nullptr) batch = *batch_of(args);
-  if (sparse_of(args) != nullptr) sparse = *sparse_of(args);
   Args device_args = *args;
   hipk_stage stage = {};
-  op.stage(&stage, &batch, &sparse, &device_args);
+  op.stage(&stage, &device_args);
   m3idx_status status = hipk_arena_reserve(ctx, &state->workspace, COUNTER_BYTES + scratch_bytes, true);
   if (status == M3IDX_OK) status = hipk_stage_upload(&stage, ctx, &state->buffers);
   if (status == M3IDX_OK) status = run_on(ctx, op, &device_args, state->workspace.base);
@@ -156,14 +151,16 @@ template <class Args> m3idx_status run(m3idx_context *ctx, const operation<Args>
   if (status != M3IDX_OK) return status;
   if (ctx->memory == M3IDX_HOST) return run_staged(ctx, op, args, scratch_bytes);
   if (ctx->workspace_bytes < COUNTER_BYTES + scratch_bytes)
-    return m3idx_fail(ctx, M3IDX_INVALID, "workspace_bytes is %zu, this launch needs %zu (m3idx_plan)", ctx->workspace_bytes,
-                      COUNTER_BYTES + scratch_bytes);
+    return m3idx_fail(ctx, M3IDX_INVALID, "workspace_bytes is %zu, this launch needs %zu (m3idx_plan)",
+                      ctx->workspace_bytes, COUNTER_BYTES + scratch_bytes);
   return run_on(ctx, op, args, ctx->workspace);
 }
 
-#define HIPK_OP(name) \
+#define HIPK_OP(name)                                                                                             \
   const operation<m3idx_##name##_args> op_##name = {hipk_##name##_plan, hipk_##name##_launch, hipk_stage_##name}; \
-  m3idx_status backend_##name(m3idx_context *ctx, const m3idx_##name##_args *args) { return run(ctx, op_##name, args); }
+  m3idx_status backend_##name(m3idx_context *ctx, const m3idx_##name##_args *args) {                              \
+    return run(ctx, op_##name, args);                                                                             \
+  }
 #include "hip_ops.def"
 #undef HIPK_OP
 
@@ -171,13 +168,16 @@ m3idx_status backend_plan(m3idx_context *ctx, m3idx_op op, const void *args, siz
   size_t scratch_bytes = 0;
   m3idx_status status;
   switch (op) {
-#define HIPK_OP(name) \
-  case M3IDX_OP_##name: \
-    status = op_##name.plan(ctx, &state_of(ctx)->device, static_cast<const m3idx_##name##_args *>(args), &scratch_bytes); \
+#define HIPK_OP(name)                                                                                                \
+  case M3IDX_OP_##name:                                                                                              \
+    status =                                                                                                         \
+        op_##name.plan(ctx, &state_of(ctx)->device, static_cast<const m3idx_##name##_args *>(args), &scratch_bytes); \
     break;
 #include "hip_ops.def"
 #undef HIPK_OP
-  default: return m3idx_fail(ctx, M3IDX_UNSUPPORTED, "hip does not implement operation %d", static_cast<int>(op));
+  default:
+    (void)args;
+    return m3idx_fail(ctx, M3IDX_UNSUPPORTED, "hip does not implement operation %d", static_cast<int>(op));
   }
   if (status == M3IDX_OK) *workspace_bytes = COUNTER_BYTES + scratch_bytes;
   return status;
@@ -206,13 +206,19 @@ const m3idx_backend backend_hip = make_table();
 
 m3idx_status hipk_check(m3idx_context *ctx, hipError_t error, const char *call) {
   switch (error) {
-  case hipSuccess: return M3IDX_OK;
-  case hipErrorOutOfMemory: return m3idx_fail(ctx, M3IDX_NO_MEMORY, "%s: %s", call, hipGetErrorString(error));
+  case hipSuccess:
+    return M3IDX_OK;
+  case hipErrorOutOfMemory:
+    return m3idx_fail(ctx, M3IDX_NO_MEMORY, "%s: %s", call, hipGetErrorString(error));
   case hipErrorNoDevice:
   case hipErrorInvalidDevice:
-  case hipErrorInsufficientDriver: return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "%s: %s", call, hipGetErrorString(error));
-  default: return m3idx_fail(ctx, M3IDX_DEVICE, "%s: %s (%d)", call, hipGetErrorString(error), static_cast<int>(error));
+  case hipErrorInsufficientDriver:
+    return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "%s: %s", call, hipGetErrorString(error));
+  default:
+    return m3idx_fail(ctx, M3IDX_DEVICE, "%s: %s (%d)", call, hipGetErrorString(error), static_cast<int>(error));
   }
 }
 
-extern "C" M3IDX_API const m3idx_backend *m3idx_plugin_backend(void) { return &backend_hip; }
+extern "C" __attribute__((visibility("default"))) const m3idx_backend *m3idx_plugin_backend(void) {
+  return &backend_hip;
+}

@@ -38,9 +38,9 @@ struct hipk_launch {
  *           being captured into a graph is as good as any.  Geometry comes from shapes and capacity, never
  *           from lengths in device memory.  Called only where plan said M3IDX_OK; the caller asks
  *           hipGetLastError() afterwards. */
-#define HIPK_OP(name) \
+#define HIPK_OP(name)                                                                                             \
   m3idx_status hipk_##name##_plan(m3idx_context *ctx, const hipk_device *device, const m3idx_##name##_args *args, \
-                                  size_t *scratch_bytes); \
+                                  size_t *scratch_bytes);                                                         \
   void hipk_##name##_launch(const hipk_launch *at, const m3idx_##name##_args *args);
 #include "hip_ops.def"
 #undef HIPK_OP

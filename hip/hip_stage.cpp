@@ -19,11 +19,14 @@ hipk_buffer *add(hipk_stage *stage, void **slot, size_t bytes) {
   return b;
 }
 
-template <class T> void **slot_of(T **pointer) { return reinterpret_cast<void **>(const_cast<void *>(static_cast<const void *>(pointer))); }
+template <class T> void **slot_of(T **pointer) {
+  return reinterpret_cast<void **>(const_cast<void *>(static_cast<const void *>(pointer)));
+}
 
 /* An input of `outer` groups of `inner` rows, each row dense. */
 template <class T>
-void input(hipk_stage *stage, const T **slot, int64_t outer, int64_t inner, int64_t elems, int64_t outer_stride, int64_t inner_stride) {
+void input(hipk_stage *stage, const T **slot, int64_t outer, int64_t inner, int64_t elems, int64_t outer_stride,
+           int64_t inner_stride) {
   const size_t row_bytes = static_cast<size_t>(elems) * sizeof(T);
   const size_t rows = static_cast<size_t>(outer) * static_cast<size_t>(inner);
   hipk_buffer *b = add(stage, slot_of(slot), rows * row_bytes);
@@ -36,7 +39,8 @@ void input(hipk_stage *stage, const T **slot, int64_t outer, int64_t inner, int6
   }
   b->source = b->owned = dense;
   for (int64_t o = 0; o < outer; o++)
-    for (int64_t i = 0; i < inner; i++, dense += row_bytes) memcpy(dense, *slot + o * outer_stride + i * inner_stride, row_bytes);
+    for (int64_t i = 0; i < inner; i++, dense += row_bytes)
+      memcpy(dense, *slot + o * outer_stride + i * inner_stride, row_bytes);
 }
 
 template <class T> void input(hipk_stage *stage, const T **slot, int64_t elems) {
@@ -47,9 +51,11 @@ template <class T> void input(hipk_stage *stage, const T **slot, int64_t elems) 
 void input(hipk_stage *stage, m3idx_tensor *t) {
   const int64_t size = static_cast<int64_t>(m3idx_dtype_bytes(t->dtype));
   const int64_t n0 = t->shape[0], n1 = t->shape[1], n2 = t->shape[2];
-  hipk_buffer *b = add(stage, &t->data, static_cast<size_t>(n0) * static_cast<size_t>(n1) * static_cast<size_t>(n2 * size));
+  hipk_buffer *b =
+      add(stage, &t->data, static_cast<size_t>(n0) * static_cast<size_t>(n1) * static_cast<size_t>(n2 * size));
   b->source = t->data;
-  const bool dense = (n2 == 1 || t->stride[2] == 1) && (n1 == 1 || t->stride[1] == n2) && (n0 == 1 || t->stride[0] == n1 * n2);
+  const bool dense =
+      (n2 == 1 || t->stride[2] == 1) && (n1 == 1 || t->stride[1] == n2) && (n0 == 1 || t->stride[0] == n1 * n2);
   if (b->bytes != 0 && !dense) {
     unsigned char *to = static_cast<unsigned char *>(malloc(b->bytes));
     if (to == nullptr) {
@@ -61,7 +67,8 @@ void input(hipk_stage *stage, m3idx_tensor *t) {
     for (int64_t i = 0; i < n0; i++)
       for (int64_t j = 0; j < n1; j++) {
         const unsigned char *row = from + (i * t->stride[0] + j * t->stride[1]) * size;
-        for (int64_t k = 0; k < n2; k++, to += size) memcpy(to, row + k * t->stride[2] * size, static_cast<size_t>(size));
+        for (int64_t k = 0; k < n2; k++, to += size)
+          memcpy(to, row + k * t->stride[2] * size, static_cast<size_t>(size));
       }
   }
   t->stride[0] = n1 * n2;
@@ -71,10 +78,12 @@ void input(hipk_stage *stage, m3idx_tensor *t) {
 
 /* An output of `outer` groups of `inner` rows, spread by strides in elements. */
 template <class T>
-void output(hipk_stage *stage, T **slot, int64_t outer, int64_t inner, int64_t elems, int64_t outer_stride, int64_t inner_stride) {
+void output(hipk_stage *stage, T **slot, int64_t outer, int64_t inner, int64_t elems, int64_t outer_stride,
+            int64_t inner_stride) {
   if (*slot == nullptr) return;
   const int64_t size = static_cast<int64_t>(sizeof(T));
-  hipk_buffer *b = add(stage, slot_of(slot), static_cast<size_t>(outer) * static_cast<size_t>(inner) * static_cast<size_t>(elems * size));
+  hipk_buffer *b = add(stage, slot_of(slot),
+                       static_cast<size_t>(outer) * static_cast<size_t>(inner) * static_cast<size_t>(elems * size));
   b->target = reinterpret_cast<unsigned char *>(*slot);
   b->outer = outer;
   b->inner = inner;
@@ -83,12 +92,17 @@ void output(hipk_stage *stage, T **slot, int64_t outer, int64_t inner, int64_t e
   b->inner_stride_bytes = inner_stride * size;
 }
 
-void stage_batch(hipk_stage *stage, m3idx_batch *batch) {
+/* The batch, copied into the stage and staged itself. */
+const m3idx_batch *stage_batch(hipk_stage *stage, const m3idx_batch **slot) {
+  m3idx_batch *batch = &stage->batch;
+  *batch = **slot;
+  *slot = batch;
   input(stage, &batch->seq_lens, batch->num_requests);
   if (batch->mode == M3IDX_PREFILL) {
     input(stage, &batch->cu_seqlens, batch->num_requests + 1);
     input(stage, &batch->prefix_lens, batch->num_requests);
   }
+  return batch;
 }
 
 void stage_table(hipk_stage *stage, const m3idx_batch *batch, const int32_t **table, int64_t *stride) {
@@ -96,7 +110,8 @@ void stage_table(hipk_stage *stage, const m3idx_batch *batch, const int32_t **ta
   *stride = batch->max_block;
 }
 
-void stage_topk_idx(hipk_stage *stage, int64_t heads, int64_t rows, int64_t topk, int32_t **idx, int64_t *stride_head, int64_t *stride_row) {
+void stage_topk_idx(hipk_stage *stage, int64_t heads, int64_t rows, int64_t topk, int32_t **idx, int64_t *stride_head,
+                    int64_t *stride_row) {
   output(stage, idx, heads, rows, topk, *stride_head, *stride_row);
   *stride_row = topk;
   *stride_head = rows * topk;
@@ -111,57 +126,57 @@ void stage_sparse(hipk_stage *stage, const m3idx_batch *batch, int64_t heads, in
 
 } // namespace
 
-void hipk_stage_score(hipk_stage *stage, m3idx_batch *batch, m3idx_sparse_out *, m3idx_score_args *args) {
-  stage_batch(stage, batch);
-  args->batch = batch;
+void hipk_stage_score(hipk_stage *stage, m3idx_score_args *args) {
+  const m3idx_batch *batch = stage_batch(stage, &args->batch);
   input(stage, &args->q);
   input(stage, &args->index_k);
   stage_table(stage, batch, &args->block_table, &args->block_table_stride);
-  output(stage, &args->score, args->q.shape[1], batch->num_rows, batch->max_block, args->score_stride_head, args->score_stride_row);
+  output(stage, &args->score, args->q.shape[1], batch->num_rows, batch->max_block, args->score_stride_head,
+         args->score_stride_row);
   args->score_stride_row = batch->max_block;
   args->score_stride_head = batch->num_rows * batch->max_block;
 }
 
-void hipk_stage_select(hipk_stage *stage, m3idx_batch *batch, m3idx_sparse_out *, m3idx_select_args *args) {
-  if (args->batch != nullptr) {
-    stage_batch(stage, batch);
-    args->batch = batch;
-  }
+void hipk_stage_select(hipk_stage *stage, m3idx_select_args *args) {
+  if (args->batch != nullptr) stage_batch(stage, &args->batch);
   input(stage, &args->num_blocks, args->num_rows);
   if (args->score != nullptr)
-    input(stage, &args->score, args->num_heads, args->num_rows, args->max_block, args->score_stride_head, args->score_stride_row);
+    input(stage, &args->score, args->num_heads, args->num_rows, args->max_block, args->score_stride_head,
+          args->score_stride_row);
   args->score_stride_row = args->max_block;
   args->score_stride_head = args->num_rows * args->max_block;
-  stage_topk_idx(stage, args->num_heads, args->num_rows, args->topk, &args->topk_idx, &args->topk_stride_head, &args->topk_stride_row);
+  stage_topk_idx(stage, args->num_heads, args->num_rows, args->topk, &args->topk_idx, &args->topk_stride_head,
+                 &args->topk_stride_row);
   output(stage, &args->keys, 1, 1, args->num_heads * args->num_rows * args->topk, 0, 0);
 }
 
-void hipk_stage_merge(hipk_stage *stage, m3idx_batch *, m3idx_sparse_out *, m3idx_merge_args *args) {
+void hipk_stage_merge(hipk_stage *stage, m3idx_merge_args *args) {
   const int64_t keys = args->num_heads * args->num_rows * args->topk;
   input(stage, &args->keys, 1, args->num_parts, keys, 0, args->keys_stride_part);
   args->keys_stride_part = keys;
-  stage_topk_idx(stage, args->num_heads, args->num_rows, args->topk, &args->topk_idx, &args->topk_stride_head, &args->topk_stride_row);
+  stage_topk_idx(stage, args->num_heads, args->num_rows, args->topk, &args->topk_idx, &args->topk_stride_head,
+                 &args->topk_stride_row);
   output(stage, &args->merged_keys, 1, 1, keys, 0, 0);
 }
 
-void hipk_stage_topk(hipk_stage *stage, m3idx_batch *batch, m3idx_sparse_out *sparse, m3idx_topk_args *args) {
-  stage_batch(stage, batch);
-  args->batch = batch;
+void hipk_stage_topk(hipk_stage *stage, m3idx_topk_args *args) {
+  const m3idx_batch *batch = stage_batch(stage, &args->batch);
   input(stage, &args->q);
   input(stage, &args->index_k);
   stage_table(stage, batch, &args->block_table, &args->block_table_stride);
-  stage_topk_idx(stage, args->q.shape[1], batch->num_rows, args->topk, &args->topk_idx, &args->topk_stride_head, &args->topk_stride_row);
+  stage_topk_idx(stage, args->q.shape[1], batch->num_rows, args->topk, &args->topk_idx, &args->topk_stride_head,
+                 &args->topk_stride_row);
   if (args->sparse != nullptr) {
-    stage_sparse(stage, batch, args->q.shape[1], args->topk, sparse);
-    args->sparse = sparse;
+    stage->sparse = *args->sparse;
+    stage_sparse(stage, batch, args->q.shape[1], args->topk, &stage->sparse);
+    args->sparse = &stage->sparse;
   }
 }
 
-void hipk_stage_sparse_table(hipk_stage *stage, m3idx_batch *batch, m3idx_sparse_out *, m3idx_sparse_table_args *args) {
-  stage_batch(stage, batch);
-  args->batch = batch;
-  input(stage, const_cast<const int32_t **>(&args->topk_idx), args->num_heads, batch->num_rows, args->topk, args->topk_stride_head,
-        args->topk_stride_row);
+void hipk_stage_sparse_table(hipk_stage *stage, m3idx_sparse_table_args *args) {
+  const m3idx_batch *batch = stage_batch(stage, &args->batch);
+  input(stage, const_cast<const int32_t **>(&args->topk_idx), args->num_heads, batch->num_rows, args->topk,
+        args->topk_stride_head, args->topk_stride_row);
   args->topk_stride_row = args->topk;
   args->topk_stride_head = batch->num_rows * args->topk;
   stage_sparse(stage, batch, args->num_heads, args->topk, &args->sparse);
@@ -169,7 +184,7 @@ void hipk_stage_sparse_table(hipk_stage *stage, m3idx_batch *batch, m3idx_sparse
 
 /* The cache itself stays in the caller's memory: the device fills a small one, row i in slot i, from which the
  * rows go where slot_mapping says (S6.1). */
-void hipk_stage_cache_insert(hipk_stage *stage, m3idx_batch *, m3idx_sparse_out *, m3idx_cache_insert_args *args) {
+void hipk_stage_cache_insert(hipk_stage *stage, m3idx_cache_insert_args *args) {
   const int64_t rows = args->key.shape[1], block = args->cache.shape[1], dim = args->cache.shape[2];
   const int64_t size = static_cast<int64_t>(m3idx_dtype_bytes(args->cache.dtype));
   input(stage, &args->key);
@@ -185,8 +200,18 @@ void hipk_stage_cache_insert(hipk_stage *stage, m3idx_batch *, m3idx_sparse_out 
   mapping->source = mapping->owned = own;
   const int64_t pages = (rows + block - 1) / block;
   hipk_buffer *b = add(stage, &args->cache.data, static_cast<size_t>(pages * block * dim * size));
-  *b = hipk_buffer{b->slot, b->bytes, 0, nullptr, nullptr, static_cast<unsigned char *>(args->cache.data), rows, block, dim * size,
-                   args->cache.stride[0] * size, args->cache.stride[1] * size, slots};
+  *b = hipk_buffer{b->slot,
+                   b->bytes,
+                   0,
+                   nullptr,
+                   nullptr,
+                   static_cast<unsigned char *>(args->cache.data),
+                   rows,
+                   block,
+                   dim * size,
+                   args->cache.stride[0] * size,
+                   args->cache.stride[1] * size,
+                   slots};
   args->cache.shape[0] = pages;
   args->cache.stride[0] = block * dim;
   args->cache.stride[1] = dim;
@@ -203,8 +228,8 @@ m3idx_status hipk_arena_reserve(m3idx_context *ctx, hipk_arena *arena, size_t by
   const hipError_t got = hipMalloc(&arena->base, bytes);
   if (got != hipSuccess) {
     arena->base = nullptr;
-    return m3idx_fail(ctx, got == hipErrorOutOfMemory ? M3IDX_NO_MEMORY : M3IDX_DEVICE, "hipMalloc of %zu bytes: %s", bytes,
-                      hipGetErrorString(got));
+    return m3idx_fail(ctx, got == hipErrorOutOfMemory ? M3IDX_NO_MEMORY : M3IDX_DEVICE, "hipMalloc of %zu bytes: %s",
+                      bytes, hipGetErrorString(got));
   }
   arena->bytes = bytes;
   return zero ? hipk_check(ctx, hipMemset(arena->base, 0, bytes), "hipMemset") : M3IDX_OK;
@@ -224,7 +249,8 @@ m3idx_status hipk_stage_upload(hipk_stage *stage, m3idx_context *ctx, hipk_arena
     void *device = static_cast<unsigned char *>(arena->base) + b->offset;
     *b->slot = device;
     if (b->source != nullptr && b->bytes != 0)
-      status = hipk_check(ctx, hipMemcpyAsync(device, b->source, b->bytes, hipMemcpyHostToDevice, stream), "hipMemcpyAsync to the device");
+      status = hipk_check(ctx, hipMemcpyAsync(device, b->source, b->bytes, hipMemcpyHostToDevice, stream),
+                          "hipMemcpyAsync to the device");
   }
   return status;
 }
@@ -244,7 +270,8 @@ m3idx_status download(m3idx_context *ctx, const hipk_buffer *b) {
   if (bytes == 0) return M3IDX_OK;
   unsigned char *dense = static_cast<unsigned char *>(malloc(bytes));
   if (dense == nullptr) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no host memory for %zu bytes of output", bytes);
-  const m3idx_status status = hipk_check(ctx, hipMemcpy(dense, *b->slot, bytes, hipMemcpyDeviceToHost), "hipMemcpy to the host");
+  const m3idx_status status =
+      hipk_check(ctx, hipMemcpy(dense, *b->slot, bytes, hipMemcpyDeviceToHost), "hipMemcpy to the host");
   for (int64_t i = 0; i < rows && status == M3IDX_OK; i++) {
     unsigned char *to = place_of(b, i);
     if (to != nullptr) memcpy(to, dense + static_cast<size_t>(i) * row_bytes, row_bytes);
@@ -256,7 +283,8 @@ m3idx_status download(m3idx_context *ctx, const hipk_buffer *b) {
 } // namespace
 
 m3idx_status hipk_stage_download(hipk_stage *stage, m3idx_context *ctx) {
-  m3idx_status status = hipk_check(ctx, hipStreamSynchronize(static_cast<hipStream_t>(ctx->stream)), "hipStreamSynchronize");
+  m3idx_status status =
+      hipk_check(ctx, hipStreamSynchronize(static_cast<hipStream_t>(ctx->stream)), "hipStreamSynchronize");
   for (int i = 0; i < stage->count && status == M3IDX_OK; i++)
     if (stage->buffers[i].target != nullptr) status = download(ctx, &stage->buffers[i]);
   return status;

@@ -28,6 +28,8 @@ struct hipk_stage {
   hipk_buffer buffers[HIPK_MAX_BUFFERS];
   int count;
   bool no_memory;
+  m3idx_batch batch; /* copies that the device's args point at */
+  m3idx_sparse_out sparse;
 };
 
 /* Device memory that a context keeps between calls. */
@@ -37,8 +39,8 @@ struct hipk_arena {
 };
 m3idx_status hipk_arena_reserve(m3idx_context *ctx, hipk_arena *arena, size_t bytes, bool zero);
 
-/* Register the buffers of a call and make *args the device's: dense strides, device batch. */
-#define M3IDX_OP(name, what) void hipk_stage_##name(hipk_stage *stage, m3idx_batch *batch, m3idx_sparse_out *sparse, m3idx_##name##_args *args);
+/* Register the buffers of a call and make *args the device's: dense strides, pointers to be placed. */
+#define M3IDX_OP(name, what) void hipk_stage_##name(hipk_stage *stage, m3idx_##name##_args *args);
 #include "ops.def"
 #undef M3IDX_OP
 
