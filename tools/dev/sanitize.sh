@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dev sanitize [address|thread|valgrind]...   the tests under sanitizers; each must first find a planted fault
+set -euo pipefail
+. tools/dev/dev_lib.sh
+need "${TEST_PACKAGES[@]}" clang libomp-dev valgrind
+
+# finds TOOL FAULT -- COMMAND...: the tool is silent on the sound program and reports the planted fault.
+finds() {
+  local tool=$1 fault=$2 log=build/sanitize/$1-$2.log
+  shift 3
+  "$@" none >"$log" 2>&1 </dev/null || { cat "$log"; die "$tool complains about a sound program"; }
+  if "$@" "$fault" >"$log" 2>&1 </dev/null; then die "$tool misses a planted $fault"; fi
+  say "$tool finds a planted $fault"
+}
+
+# plant COMPILER FLAG...: build tests/sanitize/planted_faults.c and print where it is.
+plant() {
+  local program=build/sanitize/planted_$1${2//[^a-z]/_}
+  "$@" -std=c11 -g -O1 -fopenmp -o "$program" tests/sanitize/planted_faults.c
+  echo "$program"
+}
+
+tests() { ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$JOBS" "${@:2}" </dev/null; }
+
+address() {
+  local program
+  export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+  export UBSAN_OPTIONS=print_stacktrace=1
+  program=$(plant gcc -fsanitize=address,undefined -fno-sanitize-recover=all)
+  finds address overrun -- "$program"
+  finds undefined overflow -- "$program"
+  build asan-ubsan
+  tests build/asan-ubsan -LE full
+}
+
+# libgomp's synchronisation is invisible to the thread sanitizer; libomp's is not, through archer.
+thread() {
+  local program archer
+  archer=$(find /usr/lib/llvm-*/lib -name libarcher.so 2>/dev/null | sort -V | tail -n 1)
+  [[ -n $archer ]] || die "no libarcher.so beside libomp"
+  export OMP_TOOL_LIBRARIES=$archer TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 OMP_NUM_THREADS=4
+  program=$(plant clang -fsanitize=thread)
+  finds thread race -- "$program"
+  build tsan
+  tests build/tsan -LE 'full|package'
+}
+
+valgrind() {
+  local program options=(--quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite)
+  program=$(plant gcc -fno-inline)
+  finds valgrind uninit -- valgrind_run "${options[@]}" "$program"
+  build gcc -DMEMORYCHECK_COMMAND="$(command -v valgrind)" "-DMEMORYCHECK_COMMAND_OPTIONS=${options[*]}"
+  export OMP_NUM_THREADS=2
+  tests build/gcc -T memcheck -L smoke
+}
+valgrind_run() { command valgrind "$@"; }
+
+mkdir -p build/sanitize
+(($#)) || set -- address thread valgrind
+for kind in "$@"; do
+  case $kind in
+    address | thread | valgrind) "$kind" ;;
+    *) die "no sanitizer '$kind'" ;;
+  esac
+done
+say "sanitizers: all clean ($*)"
