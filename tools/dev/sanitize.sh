@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dev sanitize [address|thread|valgrind]...   the tests under sanitizers; each must first find a planted fault
+# dev sanitize [address|thread|memory]...    the tests under sanitizers; each must first find a planted fault
 set -euo pipefail
 . tools/dev/dev_lib.sh
 need "${TEST_PACKAGES[@]}" clang libomp-dev valgrind
@@ -31,7 +31,7 @@ address() {
   finds address overrun -- "$program"
   finds undefined overflow -- "$program"
   build asan-ubsan
-  tests build/asan-ubsan -LE full
+  tests build/asan-ubsan
 }
 
 # libgomp's synchronisation is invisible to the thread sanitizer; libomp's is not, through archer.
@@ -43,24 +43,23 @@ thread() {
   program=$(plant clang -fsanitize=thread)
   finds thread race -- "$program"
   build tsan
-  tests build/tsan -LE 'full|package'
+  tests build/tsan -LE package
 }
 
-valgrind() {
+memory() {
   local program options=(--quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite)
   program=$(plant gcc -fno-inline)
-  finds valgrind uninit -- valgrind_run "${options[@]}" "$program"
+  finds valgrind uninit -- valgrind "${options[@]}" "$program"
   build gcc -DMEMORYCHECK_COMMAND="$(command -v valgrind)" "-DMEMORYCHECK_COMMAND_OPTIONS=${options[*]}"
   export OMP_NUM_THREADS=2
-  tests build/gcc -T memcheck -L smoke
+  tests build/gcc -T memcheck -LE package
 }
-valgrind_run() { command valgrind "$@"; }
 
 mkdir -p build/sanitize
-(($#)) || set -- address thread valgrind
+(($#)) || set -- address thread memory
 for kind in "$@"; do
   case $kind in
-    address | thread | valgrind) "$kind" ;;
+    address | thread | memory) "$kind" ;;
     *) die "no sanitizer '$kind'" ;;
   esac
 done

@@ -4,9 +4,9 @@
 set -euo pipefail
 . tools/dev/dev_lib.sh
 need "${TEST_PACKAGES[@]}"
-level=(-LE full)
+level=()
 if [[ ${1:-} == --full ]]; then
-  level=()
+  level=(-C Long)
   shift
 fi
 build gcc
