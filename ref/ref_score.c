@@ -86,7 +86,7 @@ static uint32_t score_element(const m3idx_score_args *args, int64_t head, int64_
   int64_t page = args->block_table[at.request * args->block_table_stride + block];
   int64_t tokens = ref_row_tokens(batch, at, block);
   uint32_t bits = ref_block_score(&args->q, &args->index_k, row, head, page, tokens, args->scale);
-  if (batch->mode == M3IDX_PREFILL) return bits; /* S3.7: forced at selection */
+  /* S3.7: prefill scores stay pure; there the door admits no forced blocks. */
   return ref_forced(bits, block, at.blocks, args->init_blocks, args->local_blocks);
 }
 
