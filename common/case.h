@@ -15,10 +15,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "m3idx.h"
 
-#define CASE_MAX_LIST 4096    /* requests a case line can name */
+#define CASE_MAX_LIST 4096               /* requests, or rows of a select, that a case line can name */
+#define CASE_MAX_BLOCKS (INT32_MAX / 16) /* blocks of the longest request there can be */
 #define CASE_MESSAGE_BYTES 512
 
 typedef enum case_op { CASE_PREFILL, CASE_DECODE, CASE_SELECT } case_op;
@@ -26,22 +28,22 @@ typedef enum case_op { CASE_PREFILL, CASE_DECODE, CASE_SELECT } case_op;
 /* Data kinds of generated q and index_k (and of score, for select). */
 typedef enum case_data {
   CASE_NORMAL,   /* standard normal, rounded to the format */
-  CASE_TIES,     /* small integers: many equal dots */
+  CASE_TIES,     /* -1, 0 and 1: many equal dots */
   CASE_SPECIALS, /* normal with NaN, inf, +-0, subnormals sown in */
-  CASE_WIDE,     /* exponents uniform over the format's whole range */
-  CASE_NEAR      /* block maxima closer than a float ulp: only exact arithmetic orders them */
+  CASE_WIDE,     /* exponents over the format's whole range, under a ceiling for each page and row */
+  CASE_NEAR      /* block maxima a few ulps and less apart: only exact arithmetic rounds and orders them */
 } case_data;
 
 /* Everything a case line can say.  Lists are owned by the spec (case_spec_free). */
 typedef struct case_spec {
   case_op op;
-  int64_t num_requests;       /* entries of the lists below */
-  int32_t *q_lens;            /* prefill --q-lens */
-  int32_t *prefix_lens;       /* prefill --prefix-lens */
-  int32_t *seq_lens;          /* decode --seq-lens; prefill: default prefix + q_len */
-  int64_t decode_query_len;   /* --decode-query-len */
-  int64_t num_rows;           /* select: entries of num_blocks; else derived */
-  int32_t *num_blocks;        /* select --num-blocks */
+  int64_t num_requests;                                 /* entries of the lists below; select 0 */
+  int32_t *q_lens;                                      /* prefill --q-lens */
+  int32_t *prefix_lens;                                 /* prefill --prefix-lens */
+  int32_t *seq_lens;                                    /* decode --seq-lens; prefill: default prefix + q_len */
+  int64_t decode_query_len;                             /* --decode-query-len */
+  int64_t num_rows;                                     /* T: entries of num_blocks, or derived from the lists above */
+  int32_t *num_blocks;                                  /* select --num-blocks */
   int64_t heads, head_dim, topk, block_size, max_block; /* max_block 0 = the least that fits */
   int64_t init_blocks, local_blocks;
   m3idx_dtype q_dtype, k_dtype;
@@ -49,14 +51,32 @@ typedef struct case_spec {
   float scale;
   int64_t page_stride;
   bool sparse_table;
+  bool attention_table; /* the sparse table gets a block table of its own */
   case_data data;
   uint64_t seed;
-  int64_t num_pages;          /* --num-pages; 0 = exactly the live pages; less than live = pages are shared */
+  int64_t num_pages; /* --num-pages; 0 = exactly the live pages; less than live = pages are shared */
 } case_spec;
 
-/* Element types a case file can hold. */
+#define CASE_FORMAT "m3idx-case/1"
+#define CASE_MAX_RANK 8
+
+/* Element types a case file can hold, in the order their data is laid out (docs/CASES.md). */
 typedef enum case_dtype {
-  CASE_F32, CASE_F16, CASE_BF16, CASE_F8_E4M3, CASE_F8_E5M2, CASE_U8, CASE_I32, CASE_I64, CASE_U64,
+  CASE_U64,
+  CASE_I64,
+  CASE_F64,
+  CASE_U32,
+  CASE_I32,
+  CASE_F32,
+  CASE_U16,
+  CASE_I16,
+  CASE_BF16,
+  CASE_F16,
+  CASE_F8_E4M3,
+  CASE_F8_E5M2,
+  CASE_I8,
+  CASE_U8,
+  CASE_BOOL,
   CASE_DTYPE_COUNT
 } case_dtype;
 
@@ -64,12 +84,14 @@ typedef struct case_tensor {
   char *name;
   case_dtype dtype;
   int rank;
-  int64_t shape[4];
+  int64_t shape[CASE_MAX_RANK];
   size_t bytes;
   void *data; /* dense row-major, host byte order, aligned to 64 bytes; owned */
 } case_tensor;
 
-typedef struct case_pair { char *key, *value; } case_pair;
+typedef struct case_pair {
+  char *key, *value;
+} case_pair;
 
 typedef struct case_file {
   int64_t num_tensors;
@@ -95,36 +117,58 @@ typedef struct m3idx_case {
 } m3idx_case;
 
 /* ---- case lines (caseline.c) ----
- * All return 0, or -1 with a sentence in why[CASE_MESSAGE_BYTES] that names the option, value and bound. */
+ * Options are `--key value` or `--key=value`, each at most once; a list is `7,129` and `8192x32` repeats.
+ * Numbers are read and written with '.', so the program's LC_NUMERIC must be "C" (it is, unless set).
+ * All return 0, or -1 with a sentence in why[CASE_MESSAGE_BYTES] that names the option, value and bound.
+ * After -1 there is nothing to free. */
 int case_spec_parse(int argc, const char *const *argv, case_spec *out, char *why);
 int case_spec_parse_line(const char *line, case_spec *out, char *why);
 void case_spec_free(case_spec *spec);
-/* The canonical line: options in a fixed order, defaults omitted.  parse(format(s)) == s.  malloc'd, NULL = no memory. */
+/* The canonical line: options in a fixed order, defaults omitted.  parse(format(s)) == s.  malloc'd, NULL = no memory.
+ */
 char *case_spec_format(const case_spec *spec);
 /* The options as help text for `m3idx gen --help`, from the same table as the parser. */
-const char *case_spec_help(void);
+void case_spec_help(FILE *out);
+/* Key of option i without its dashes, NULL past the end: each takes one argument. */
+const char *case_spec_option(int i);
+const char *case_op_name(case_op op);
+/* Blocks of the longest row: the least max_block that fits. */
+int64_t case_spec_least_blocks(const case_spec *spec);
 
 /* ---- generation (casegen.c): inputs and metadata of a spec; same bytes on every host ---- */
 int case_generate(const case_spec *spec, case_file *out, char *why);
 
-/* ---- files in memory (case.c) ---- */
+/* ---- cases in memory (case.c) ---- */
 void case_file_free(case_file *file);
-case_tensor *case_find(const case_file *file, const char *name); /* NULL = absent */
+case_tensor *case_find(const case_file *file, const char *name);   /* NULL = absent */
 const char *case_metadata(const case_file *file, const char *key); /* NULL = absent */
-/* Add (or replace) a tensor with zeroed data / a metadata pair.  NULL / -1 = no memory. */
+/* Add (or replace) a tensor with zeroed data / a metadata pair.  NULL / -1 = no memory, or more bytes than
+ * there can be.  Moves the case_tensor structs (not their data): find them again. */
 case_tensor *case_add_tensor(case_file *file, const char *name, case_dtype dtype, int rank, const int64_t *shape);
+void case_remove_tensor(case_file *file, const char *name); /* absent: nothing */
+const char *case_dtype_name(case_dtype dtype);              /* the file's name: "F32", "F8_E4M3", ... */
+size_t case_dtype_bytes(case_dtype dtype);
+int case_dtype_by_name(const char *name, case_dtype *dtype); /* -1 = unknown */
+/* Bytes of a dense tensor; -1 = a bad rank, a negative dimension, or more than memory can address. */
+int case_tensor_bytes(case_dtype dtype, int rank, const int64_t *shape, size_t *bytes);
 int case_set_metadata(case_file *file, const char *key, const char *value);
+/* One tensor's bytes as little-endian, for files and digests: calls sink() with consecutive
+ * pieces until it returns other than 0, and returns that. */
+int case_tensor_le(const case_tensor *tensor, int (*sink)(void *user, const void *bytes, size_t n), void *user);
 /* Decode names, shapes and metadata into a view; pointers stay owned by file.  Malformed = -1 and why. */
 int case_view(const case_file *file, m3idx_case *out, char *why);
-/* Fill descriptors of a case; outputs are left NULL.  batch must outlive the args. */
+
+/* ---- descriptors and the run (caserun.c) ----
+ * Fill descriptors of a case; outputs are left NULL.  batch must outlive the args.  With op select batch is unused;
+ * for prefill and decode the caller sets the score that select reads. */
 void case_batch(const m3idx_case *c, m3idx_batch *batch);
 void case_score_args(const m3idx_case *c, const m3idx_batch *batch, m3idx_score_args *args);
 void case_topk_args(const m3idx_case *c, const m3idx_batch *batch, m3idx_topk_args *args);
 void case_select_args(const m3idx_case *c, const m3idx_batch *batch, m3idx_select_args *args);
-/* Run the case's op on ctx and add its outputs (docs/CASES.md) to file.  with_score false takes the fused path.
- * Returns the library's status; the sentence is in why. */
+void case_sparse_out(const m3idx_case *c, m3idx_sparse_out *out);
+/* Run the case's op on ctx and put its outputs (docs/CASES.md) into file, in place of earlier ones.  with_score
+ * false takes the fused path, which leaves no score.  Returns the library's status, the sentence in why; file is
+ * unchanged unless M3IDX_OK. */
 m3idx_status case_run(m3idx_context *ctx, case_file *file, bool with_score, char *why);
-/* One tensor's bytes as little-endian, for files and digests: calls sink() with consecutive pieces. */
-int case_tensor_le(const case_tensor *tensor, int (*sink)(void *user, const void *bytes, size_t n), void *user);
 
 #endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data kinds of generated cases (docs/CASES.md, "Data kinds").  Integer arithmetic only: the same seed gives
+ * the same bytes on every host, compiler and libm.  Word i of a tensor's stream depends on nothing but the
+ * seed, the tensor and i.
+ */
+#include <string.h>
+
+#include "casedata.h"
+
+/* ---- random words ---- */
+
+static const uint64_t GAMMA = 0x9e3779b97f4a7c15u;
+
+uint64_t case_word(uint64_t key, uint64_t i) {
+  uint64_t z = key + (i + 1) * GAMMA;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+uint64_t case_stream_key(const case_spec *spec, case_stream stream) { return case_word(spec->seed, stream); }
+
+/* 0..n-1; the bias of the remainder is below n / 2^32. */
+static uint32_t below(uint64_t word, uint32_t n) { return (uint32_t)((word >> 32) * n >> 32); }
+
+void case_permute(uint64_t key, int64_t n, int32_t *out) {
+  for (int64_t i = 0; i < n; i++) out[i] = (int32_t)i;
+  for (int64_t i = n - 1; i > 0; i--) {
+    int64_t j = below(case_word(key, (uint64_t)i), (uint32_t)i + 1);
+    int32_t held = out[i];
+    out[i] = out[j];
+    out[j] = held;
+  }
+}
+
+/* ---- formats ---- */
+
+typedef enum specials { IEEE, FN, FNUZ } specials;
+
+static const struct {
+  size_t bytes;
+  int exponent_bits, fraction_bits, bias;
+  specials specials;
+} formats[M3IDX_DTYPE_COUNT] = {
+#define M3IDX_DTYPE(name, value, text, bytes, ebits, fbits, bias, specials) \
+  [value] = {bytes, ebits, fbits, bias, specials},
+#include "dtype.def"
+#undef M3IDX_DTYPE
+};
+
+static uint32_t sign_bit(m3idx_dtype d) { return UINT32_C(1) << (formats[d].exponent_bits + formats[d].fraction_bits); }
+
+static uint32_t largest_finite(m3idx_dtype d) {
+  uint32_t all = sign_bit(d) - 1;
+  if (formats[d].specials == FNUZ) return all;
+  if (formats[d].specials == FN) return all - 1;
+  return all - (UINT32_C(1) << formats[d].fraction_bits);
+}
+
+static uint32_t largest_exponent(m3idx_dtype d) { return largest_finite(d) >> formats[d].fraction_bits; }
+
+static uint32_t with_sign(m3idx_dtype d, bool negative, uint32_t code) {
+  bool no_minus_zero = formats[d].specials == FNUZ && code == 0;
+  return negative && !no_minus_zero ? code | sign_bit(d) : code;
+}
+
+static int top_bit(uint64_t m) {
+  int top = -1;
+  for (; m; m >>= 1) top++;
+  return top;
+}
+
+uint32_t case_encode(m3idx_dtype d, bool negative, uint64_t m, int e) {
+  if (m == 0) return with_sign(d, negative, 0);
+  int fraction = formats[d].fraction_bits, lowest = 1 - formats[d].bias;
+  int top = top_bit(m) + e;
+  int unit = (top > lowest ? top : lowest) - fraction; /* exponent of the code's last bit */
+  int drop = unit - e;
+  uint64_t kept;
+  if (drop <= 0) {
+    kept = m << -drop;
+  } else if (drop > 61) {
+    kept = 0;
+  } else {
+    uint64_t rest = m & ((UINT64_C(1) << drop) - 1), half = UINT64_C(1) << (drop - 1);
+    kept = m >> drop;
+    if (rest > half || (rest == half && kept & 1)) kept++;
+  }
+  /* A kept that carries into the next binade carries into the exponent field as it should. */
+  uint64_t code = ((uint64_t)(unit + fraction - lowest) << fraction) + kept;
+  if (code > largest_finite(d)) code = largest_finite(d);
+  return with_sign(d, negative, (uint32_t)code);
+}
+
+static void put(void *data, m3idx_dtype d, int64_t i, uint32_t code) {
+  switch (formats[d].bytes) {
+  case 4: ((uint32_t *)data)[i] = code; break;
+  case 2: ((uint16_t *)data)[i] = (uint16_t)code; break;
+  default: ((uint8_t *)data)[i] = (uint8_t)code; break;
+  }
+}
+
+/* ---- normal and ties ---- */
+
+/* Irwin-Hall: twelve uniform 16-bit integers have standard deviation 2^16; 32 more bits fill in below. */
+static uint32_t normal_code(m3idx_dtype d, uint64_t key, uint64_t i) {
+  int64_t sum = -(int64_t)(12 * 65535 / 2);
+  for (uint64_t w = 0; w < 3; w++) {
+    uint64_t word = case_word(key, 4 * i + w);
+    for (int part = 0; part < 64; part += 16) sum += (int64_t)(word >> part & 65535);
+  }
+  int64_t low = (int64_t)(case_word(key, 4 * i + 3) >> 32) - (INT64_C(1) << 31);
+  int64_t m = sum * (INT64_C(1) << 32) + low;
+  return case_encode(d, m < 0, (uint64_t)(m < 0 ? -m : m), -48);
+}
+
+static void fill_normal(m3idx_dtype d, uint64_t key, int64_t count, void *out) {
+  for (int64_t i = 0; i < count; i++) put(out, d, i, normal_code(d, key, (uint64_t)i));
+}
+
+/* Integers -most..most. */
+static void fill_ties(m3idx_dtype d, uint64_t key, int64_t count, uint32_t most, void *out) {
+  for (int64_t i = 0; i < count; i++) {
+    int64_t value = (int64_t)below(case_word(key, (uint64_t)i), 2 * most + 1) - most;
+    put(out, d, i, case_encode(d, value < 0, (uint64_t)(value < 0 ? -value : value), 0));
+  }
+}
+
+/* ---- specials ---- */
+
+static uint32_t nan_code(m3idx_dtype d, bool negative, uint64_t word) {
+  if (formats[d].specials == FNUZ) return sign_bit(d);
+  if (formats[d].specials == FN) return with_sign(d, negative, sign_bit(d) - 1);
+  uint32_t payload = UINT32_C(1) << (formats[d].fraction_bits - 1); /* quiet, or any payload but none */
+  if (word & 1) payload = 1 + below(word, (UINT32_C(1) << formats[d].fraction_bits) - 1);
+  return with_sign(d, negative, (largest_finite(d) + 1) | payload);
+}
+
+static uint32_t special_code(m3idx_dtype d, uint64_t word) {
+  uint32_t smallest_normal = UINT32_C(1) << formats[d].fraction_bits;
+  bool negative = word >> 8 & 1;
+  switch (word % 6) {
+  case 0: return nan_code(d, negative, word >> 9);
+  case 1: return with_sign(d, negative, largest_finite(d) + (formats[d].specials == IEEE)); /* inf where there is */
+  case 2: return with_sign(d, negative, 0);
+  case 3: return with_sign(d, negative, 1 + below(word, smallest_normal - 1)); /* subnormal */
+  case 4: return with_sign(d, negative, word >> 9 & 1 ? 1 : smallest_normal);
+  default: return with_sign(d, negative, largest_finite(d));
+  }
+}
+
+/* Each row has one special in one case of eight. */
+static void sow_rows(const case_spec *spec, m3idx_dtype d, int64_t rows, int64_t width, void *out) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_SOWN) ^ GAMMA;
+  for (int64_t r = 0; r < rows; r++) {
+    uint64_t word = case_word(key, 2 * (uint64_t)r);
+    if (word & 7) continue;
+    put(out, d, r * width + below(word, (uint32_t)width), special_code(d, case_word(key, 2 * (uint64_t)r + 1)));
+  }
+}
+
+/* Each page has 0..3 specials; one page in sixteen has a NaN in every token. */
+static void sow_pages(const case_spec *spec, m3idx_dtype d, int64_t pages, void *out) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_SOWN);
+  int64_t B = spec->block_size, D = spec->head_dim;
+  for (int64_t p = 0; p < pages; p++) {
+    uint64_t page = case_word(key, (uint64_t)p);
+    for (uint64_t i = 0; i < (page & 3); i++)
+      put(out, d, p * B * D + below(case_word(page, 2 * i), (uint32_t)(B * D)),
+          special_code(d, case_word(page, 2 * i + 1)));
+    if (page >> 2 & 15) continue;
+    for (int64_t b = 0; b < B; b++) {
+      uint64_t word = case_word(page, 16 + (uint64_t)b);
+      put(out, d, (p * B + b) * D + below(word, (uint32_t)D), nan_code(d, word >> 1 & 1, word));
+    }
+  }
+}
+
+/* Every fourth score is special, among them the values that forced blocks take (S3.7) and that contracts give
+ * to NaN (S4.3), and their neighbours. */
+static void sow_scores(const case_spec *spec, int64_t count, float *out) {
+  static const uint32_t borders[] = {0x7149f2cau, 0x7149f2c9u, 0x7149f2cbu, 0x6fa18f08u, 0x6fa18f07u, 0x6fa18f09u};
+  uint64_t key = case_stream_key(spec, CASE_STREAM_SOWN);
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t word = case_word(key, (uint64_t)i);
+    if (word & 3) continue;
+    uint32_t code = special_code(M3IDX_F32, word >> 3);
+    if (word & 4) code = with_sign(M3IDX_F32, word >> 3 & 1, borders[below(word, 6)]);
+    memcpy(out + i, &code, sizeof code);
+  }
+}
+
+/* ---- wide ---- */
+
+/* A finite code whose exponent field is uniform in 0..ceiling. */
+static uint32_t wide_code(m3idx_dtype d, uint32_t ceiling, uint64_t word) {
+  uint32_t code = below(word, ceiling + 1) << formats[d].fraction_bits;
+  code |= (uint32_t)word & ((UINT32_C(1) << formats[d].fraction_bits) - 1);
+  if (code > largest_finite(d)) code = largest_finite(d);
+  return with_sign(d, word >> 31 & 1, code);
+}
+
+/* Rows of `width`; each group of rows has a ceiling for its exponents.  Without ceilings the sums of the wide formats
+ * would all overflow and no two blocks would differ. */
+static void fill_wide(m3idx_dtype d, uint64_t key, int64_t rows, int64_t group, int64_t width, void *out) {
+  for (int64_t r = 0; r < rows; r++) {
+    uint32_t ceiling = below(case_word(key ^ GAMMA, (uint64_t)(r / group)), largest_exponent(d) + 1);
+    for (int64_t i = r * width; i < (r + 1) * width; i++)
+      put(out, d, i, wide_code(d, ceiling, case_word(key, (uint64_t)i)));
+  }
+}
+
+/* ---- near ----
+ * Every token is one shared base key plus a few tiny coordinates.  A coordinate's role comes from a permutation:
+ *   0..3  tiny: q holds 2^u (0, 1, 2) or its least (3), so that k moves the dot by quarters of a float ulp (0, 1),
+ *         by sixteenths (2), and by next to nothing (3), where u is the exponent of the ulp of the row's dot X
+ *   4, 5  two products that cancel, as large as the formats allow
+ *   6..   the base: q and k are 4..7 times 2^4, equal in sign but for one coordinate in sixteen; X is the same for
+ *         all tokens and |X| / 2^8 is an integer in 16 (15 D/16 - 6) - 49 D/16 >= 95 .. 49 * 234 < 2^14, so u is
+ *         in -9..-2 and every format holds 2^u, a quarter and 2^-4
+ * Token t of a page moves the dot by sum of w_i * j_i, with j_i at most the page's own J_i; one token reaches all. */
+enum { TINY = 4, FIRST_BASE = 6, BASE_EXPONENT = 4, FAR = -60, HUGE_EXPONENT = 40, MAX_D = 256 };
+static const int tiny_exponent[TINY - 1] = {-2, -2, -4};
+
+typedef struct near_base {
+  int32_t role[MAX_D];
+  uint32_t size[MAX_D]; /* 4..7 */
+  bool negative[MAX_D];
+} near_base;
+
+static void near_setup(const case_spec *spec, near_base *b) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_BASE);
+  case_permute(case_stream_key(spec, CASE_STREAM_ROLES), spec->head_dim, b->role);
+  for (int64_t i = 0; i < spec->head_dim; i++) {
+    uint64_t word = case_word(key, (uint64_t)i);
+    b->size[i] = 4 + (uint32_t)(word & 3);
+    b->negative[i] = word >> 2 & 1;
+  }
+}
+
+/* Exponents of a format: its least positive value, and its largest binade (at least 1.75 times 2^that is finite). */
+static int least_exponent(m3idx_dtype d) { return 1 - formats[d].bias - formats[d].fraction_bits; }
+static int top_exponent(m3idx_dtype d) { return (int)largest_exponent(d) - formats[d].bias; }
+
+static int larger(int a, int b) { return a > b ? a : b; }
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+static void near_row(const case_spec *spec, const near_base *b, uint64_t row, int64_t first, void *q) {
+  m3idx_dtype d = spec->q_dtype;
+  bool flip = (row & 3) == 0;
+  int64_t sum = 0; /* X in units of 2^(2 * BASE_EXPONENT) */
+  for (int64_t i = 0; i < spec->head_dim; i++) {
+    if (b->role[i] < FIRST_BASE) continue;
+    uint32_t size = 4 + (uint32_t)(case_word(row, (uint64_t)i) & 3);
+    bool against = b->role[i] % 16 == 15;
+    sum += against ? -(int64_t)(size * b->size[i]) : (int64_t)(size * b->size[i]);
+    put(q, d, first + i, case_encode(d, (b->negative[i] != against) != flip, size, BASE_EXPONENT));
+  }
+  int ulp = top_bit((uint64_t)sum) + 2 * BASE_EXPONENT - 23;
+  for (int64_t i = 0; i < spec->head_dim; i++) {
+    int32_t role = b->role[i];
+    if (role >= FIRST_BASE) continue;
+    int e = role < TINY - 1 ? ulp
+            : role < TINY   ? larger(FAR, least_exponent(d))
+                            : smaller(HUGE_EXPONENT, top_exponent(d));
+    put(q, d, first + i, case_encode(d, role >= TINY && row >> 2 & 1, 1, e));
+  }
+}
+
+static void near_page(const case_spec *spec, const near_base *b, uint64_t page, int64_t first, void *index_k) {
+  m3idx_dtype d = spec->k_dtype;
+  uint32_t winner = below(page, (uint32_t)spec->block_size);
+  for (int64_t t = 0; t < spec->block_size; t++) {
+    uint64_t token = case_word(page, (uint64_t)t);
+    int huge = (int)below(token, (uint32_t)smaller(HUGE_EXPONENT, top_exponent(d)) + 1);
+    for (int64_t i = 0; i < spec->head_dim; i++) {
+      int32_t role = b->role[i];
+      uint32_t code;
+      if (role >= FIRST_BASE) {
+        code = case_encode(d, b->negative[i], b->size[i], BASE_EXPONENT);
+      } else if (role >= TINY) {
+        code = case_encode(d, role > TINY, 1, huge);
+      } else {
+        int j = (int)((page >> 3 * role & 7) % 7) - 3; /* J_i */
+        if (t != winner) j -= (int)(token >> 2 * role & 3);
+        code = case_encode(d, j < 0, (uint64_t)(j < 0 ? -j : j),
+                           role < TINY - 1 ? tiny_exponent[role] : larger(FAR, least_exponent(d)));
+      }
+      put(index_k, d, first + t * spec->head_dim + i, code);
+    }
+  }
+}
+
+/* ---- tensors ---- */
+
+void case_fill_q(const case_spec *spec, void *q) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_Q);
+  m3idx_dtype d = spec->q_dtype;
+  int64_t rows = spec->num_rows * spec->heads, D = spec->head_dim;
+  near_base base;
+  switch (spec->data) {
+  case CASE_NORMAL: fill_normal(d, key, rows * D, q); break;
+  case CASE_TIES: fill_ties(d, key, rows * D, 1, q); break;
+  case CASE_SPECIALS:
+    fill_normal(d, key, rows * D, q);
+    sow_rows(spec, d, rows, D, q);
+    break;
+  case CASE_WIDE: fill_wide(d, key, rows, 1, D, q); break;
+  case CASE_NEAR:
+    near_setup(spec, &base);
+    for (int64_t r = 0; r < rows; r++) near_row(spec, &base, case_word(key, (uint64_t)r), r * D, q);
+    break;
+  }
+}
+
+void case_fill_index_k(const case_spec *spec, int64_t pages, void *index_k) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_K);
+  m3idx_dtype d = spec->k_dtype;
+  int64_t B = spec->block_size, D = spec->head_dim;
+  near_base base;
+  switch (spec->data) {
+  case CASE_NORMAL: fill_normal(d, key, pages * B * D, index_k); break;
+  case CASE_TIES: fill_ties(d, key, pages * B * D, 1, index_k); break;
+  case CASE_SPECIALS:
+    fill_normal(d, key, pages * B * D, index_k);
+    sow_pages(spec, d, pages, index_k);
+    break;
+  case CASE_WIDE: fill_wide(d, key, pages * B, B, D, index_k); break;
+  case CASE_NEAR:
+    near_setup(spec, &base);
+    for (int64_t p = 0; p < pages; p++) near_page(spec, &base, case_word(key, (uint64_t)p), p * B * D, index_k);
+    break;
+  }
+}
+
+void case_fill_score(const case_spec *spec, int64_t max_block, float *score) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_SCORE);
+  int64_t rows = spec->heads * spec->num_rows, count = rows * max_block;
+  switch (spec->data) {
+  case CASE_NORMAL: fill_normal(M3IDX_F32, key, count, score); break;
+  case CASE_TIES: fill_ties(M3IDX_F32, key, count, 4, score); break;
+  case CASE_SPECIALS:
+    fill_normal(M3IDX_F32, key, count, score);
+    sow_scores(spec, count, score);
+    break;
+  case CASE_WIDE:
+    for (int64_t i = 0; i < count; i++)
+      put(score, M3IDX_F32, i, wide_code(M3IDX_F32, largest_exponent(M3IDX_F32), case_word(key, (uint64_t)i)));
+    break;
+  case CASE_NEAR: /* 1 and the seven floats above it */
+    for (int64_t i = 0; i < count; i++)
+      put(score, M3IDX_F32, i,
+          case_encode(M3IDX_F32, false, (UINT64_C(1) << 23) + (case_word(key, (uint64_t)i) & 7), -23));
+    break;
+  }
+}
