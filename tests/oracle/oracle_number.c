@@ -20,29 +20,19 @@ typedef struct layout {
 
 static layout layout_of(oracle_format format) {
   switch (format) {
-  case ORACLE_F32:
-    return (layout){32, 23, 127, IEEE};
-  case ORACLE_F16:
-    return (layout){16, 10, 15, IEEE};
-  case ORACLE_BF16:
-    return (layout){16, 7, 127, IEEE};
-  case ORACLE_E4M3FN:
-    return (layout){8, 3, 7, ONLY_ALL_ONES_IS_NAN};
-  case ORACLE_E4M3FNUZ:
-    return (layout){8, 3, 8, ONLY_MINUS_ZERO_IS_NAN};
-  case ORACLE_E5M2:
-    return (layout){8, 2, 15, IEEE};
-  case ORACLE_E5M2FNUZ:
-    return (layout){8, 2, 16, ONLY_MINUS_ZERO_IS_NAN};
-  case ORACLE_FORMATS:
-    break;
+  case ORACLE_F32: return (layout){32, 23, 127, IEEE};
+  case ORACLE_F16: return (layout){16, 10, 15, IEEE};
+  case ORACLE_BF16: return (layout){16, 7, 127, IEEE};
+  case ORACLE_E4M3FN: return (layout){8, 3, 7, ONLY_ALL_ONES_IS_NAN};
+  case ORACLE_E4M3FNUZ: return (layout){8, 3, 8, ONLY_MINUS_ZERO_IS_NAN};
+  case ORACLE_E5M2: return (layout){8, 2, 15, IEEE};
+  case ORACLE_E5M2FNUZ: return (layout){8, 2, 16, ONLY_MINUS_ZERO_IS_NAN};
+  case ORACLE_FORMATS: break;
   }
   return (layout){0, 0, 0, IEEE};
 }
 
-int oracle_code_bits(oracle_format format) {
-  return layout_of(format).bits;
-}
+int oracle_code_bits(oracle_format format) { return layout_of(format).bits; }
 
 oracle_kind oracle_decode(oracle_format format, uint32_t code, long *mantissa, long *exponent) {
   layout l = layout_of(format);
@@ -67,22 +57,16 @@ oracle_kind oracle_decode(oracle_format format, uint32_t code, long *mantissa, l
 static double value_of(oracle_format format, uint32_t code) {
   long m, e;
   switch (oracle_decode(format, code, &m, &e)) {
-  case ORACLE_FINITE:
-    return ldexp((double)m, (int)e);
-  case ORACLE_PLUS_INF:
-    return (double)INFINITY;
-  case ORACLE_MINUS_INF:
-    return -(double)INFINITY;
-  case ORACLE_NAN:
-    break;
+  case ORACLE_FINITE: return ldexp((double)m, (int)e);
+  case ORACLE_PLUS_INF: return (double)INFINITY;
+  case ORACLE_MINUS_INF: return -(double)INFINITY;
+  case ORACLE_NAN: break;
   }
   return (double)NAN;
 }
 
 /* S6.2: one NaN per format, whatever the source's sign and payload. */
-static uint32_t nan_of(oracle_format to) {
-  return layout_of(to).rule == ONLY_MINUS_ZERO_IS_NAN ? 0x80 : 0x7f;
-}
+static uint32_t nan_of(oracle_format to) { return layout_of(to).rule == ONLY_MINUS_ZERO_IS_NAN ? 0x80 : 0x7f; }
 
 uint32_t oracle_convert(oracle_format from, uint32_t code, oracle_format to) {
   bool negative = code >> (oracle_code_bits(from) - 1) & 1;

@@ -47,18 +47,10 @@ static float float_of(uint32_t bits) {
 static void set_code(mpfr_t x, oracle_format format, uint32_t code) {
   long mantissa, exponent;
   switch (oracle_decode(format, code, &mantissa, &exponent)) {
-  case ORACLE_FINITE:
-    mpfr_set_si_2exp(x, mantissa, exponent, MPFR_RNDN);
-    break;
-  case ORACLE_PLUS_INF:
-    mpfr_set_inf(x, 1);
-    break;
-  case ORACLE_MINUS_INF:
-    mpfr_set_inf(x, -1);
-    break;
-  case ORACLE_NAN:
-    mpfr_set_nan(x);
-    break;
+  case ORACLE_FINITE: mpfr_set_si_2exp(x, mantissa, exponent, MPFR_RNDN); break;
+  case ORACLE_PLUS_INF: mpfr_set_inf(x, 1); break;
+  case ORACLE_MINUS_INF: mpfr_set_inf(x, -1); break;
+  case ORACLE_NAN: mpfr_set_nan(x); break;
   }
 }
 

@@ -26,15 +26,9 @@ static candidate candidate_of(uint32_t bits, int64_t id, oracle_contract contrac
     return c;
   }
   switch (contract.nan) {
-  case ORACLE_NAN_1E30:
-    c.number = -1e30f;
-    break;
-  case ORACLE_NAN_INF:
-    c.number = -INFINITY;
-    break;
-  case ORACLE_NAN_BELOW:
-    c.floor = -1;
-    break;
+  case ORACLE_NAN_1E30: c.number = -1e30f; break;
+  case ORACLE_NAN_INF: c.number = -INFINITY; break;
+  case ORACLE_NAN_BELOW: c.floor = -1; break;
   case ORACLE_NAN_BITS:
     c.floor = negative ? -1 : 1;
     c.payload = magnitude;

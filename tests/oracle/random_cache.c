@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool wide(m3idx_dtype dtype) {
-  return m3idx_dtype_bytes(dtype) > 1;
-}
+static bool wide(m3idx_dtype dtype) { return m3idx_dtype_bytes(dtype) > 1; }
 
 verdict random_cache_insert(trial *t) {
   static const int64_t block_sizes[] = {16, 32, 64, 128};

@@ -18,15 +18,9 @@ uint64_t random_bits(trial *t) {
   return z ^ (z >> 31);
 }
 
-int64_t random_below(trial *t, int64_t n) {
-  return (int64_t)(random_bits(t) % (uint64_t)n);
-}
-int64_t random_in(trial *t, int64_t low, int64_t high) {
-  return low + random_below(t, high - low + 1);
-}
-bool one_in(trial *t, int64_t n) {
-  return random_below(t, n) == 0;
-}
+int64_t random_below(trial *t, int64_t n) { return (int64_t)(random_bits(t) % (uint64_t)n); }
+int64_t random_in(trial *t, int64_t low, int64_t high) { return low + random_below(t, high - low + 1); }
+bool one_in(trial *t, int64_t n) { return random_below(t, n) == 0; }
 
 m3idx_contract random_contract(trial *t) {
   static const char *const presets[] = {"vllm", "aiter", "atom", "sglang", "flashinfer"};
@@ -40,9 +34,7 @@ m3idx_contract random_contract(trial *t) {
   return c;
 }
 
-int64_t random_topk(trial *t) {
-  return one_in(t, 8) ? random_in(t, 1, 128) : random_in(t, 1, 9);
-}
+int64_t random_topk(trial *t) { return one_in(t, 8) ? random_in(t, 1, 128) : random_in(t, 1, 9); }
 
 void *trial_alloc(trial *t, size_t bytes) {
   if (t->num_blocks == t->capacity) {
@@ -87,17 +79,10 @@ static unsigned long long element_bits(const unsigned char *p, size_t bytes) {
   uint64_t v64;
   uint16_t v16;
   switch (bytes) {
-  case 8:
-    memcpy(&v64, p, 8);
-    return v64;
-  case 4:
-    memcpy(&v32, p, 4);
-    return v32;
-  case 2:
-    memcpy(&v16, p, 2);
-    return v16;
-  default:
-    return *p;
+  case 8: memcpy(&v64, p, 8); return v64;
+  case 4: memcpy(&v32, p, 4); return v32;
+  case 2: memcpy(&v16, p, 2); return v16;
+  default: return *p;
   }
 }
 
@@ -129,22 +114,14 @@ verdict conclude(trial *t, m3idx_status status, const char *call, const output *
 
 oracle_format format_of(m3idx_dtype dtype) {
   switch (dtype) {
-  case M3IDX_F32:
-    return ORACLE_F32;
-  case M3IDX_F16:
-    return ORACLE_F16;
-  case M3IDX_BF16:
-    return ORACLE_BF16;
-  case M3IDX_E4M3FN:
-    return ORACLE_E4M3FN;
-  case M3IDX_E4M3FNUZ:
-    return ORACLE_E4M3FNUZ;
-  case M3IDX_E5M2:
-    return ORACLE_E5M2;
-  case M3IDX_E5M2FNUZ:
-    return ORACLE_E5M2FNUZ;
-  case M3IDX_DTYPE_COUNT:
-    break;
+  case M3IDX_F32: return ORACLE_F32;
+  case M3IDX_F16: return ORACLE_F16;
+  case M3IDX_BF16: return ORACLE_BF16;
+  case M3IDX_E4M3FN: return ORACLE_E4M3FN;
+  case M3IDX_E4M3FNUZ: return ORACLE_E4M3FNUZ;
+  case M3IDX_E5M2: return ORACLE_E5M2;
+  case M3IDX_E5M2FNUZ: return ORACLE_E5M2FNUZ;
+  case M3IDX_DTYPE_COUNT: break;
   }
   return ORACLE_FORMATS;
 }
@@ -161,9 +138,7 @@ oracle_contract contract_of(m3idx_contract c) {
   return o;
 }
 
-m3idx_dtype random_dtype(trial *t) {
-  return (m3idx_dtype)random_below(t, M3IDX_DTYPE_COUNT);
-}
+m3idx_dtype random_dtype(trial *t) { return (m3idx_dtype)random_below(t, M3IDX_DTYPE_COUNT); }
 
 /* The codes of 1 and of infinity, 0 where there is none. */
 static const struct {
@@ -198,27 +173,17 @@ uint32_t palette_code(trial *t, const palette *p) {
   uint32_t sign = 1u << (oracle_code_bits(p->format) - 1);
   uint32_t code = (uint32_t)random_bits(t) & (sign | (sign - 1));
   switch (p->kind) {
-  case ANY_CODE:
-    return code;
-  case ANY_FINITE:
-    break;
-  case NEARBY:
-    code = (code & sign) | (p->low + (uint32_t)random_below(t, p->span));
-    break;
-  case GRID:
-    code = (code & sign) | p->grid[random_below(t, 3)];
-    break;
+  case ANY_CODE: return code;
+  case ANY_FINITE: break;
+  case NEARBY: code = (code & sign) | (p->low + (uint32_t)random_below(t, p->span)); break;
+  case GRID: code = (code & sign) | p->grid[random_below(t, 3)]; break;
   case SPECIALS:
     code = (code & sign) | (p->low + (uint32_t)random_below(t, p->span));
     switch (random_below(t, 16)) {
-    case 0:
-      return (code & sign) | (known[p->format].infinity ? known[p->format].infinity : sign - 1);
-    case 1:
-      return (code & sign) | (one_in(t, 4) ? sign - 1 : 0);
-    case 2:
-      return (code & sign) | (uint32_t)random_below(t, 3); /* zero and the least subnormals */
-    default:
-      break;
+    case 0: return (code & sign) | (known[p->format].infinity ? known[p->format].infinity : sign - 1);
+    case 1: return (code & sign) | (one_in(t, 4) ? sign - 1 : 0);
+    case 2: return (code & sign) | (uint32_t)random_below(t, 3); /* zero and the least subnormals */
+    default: break;
     }
     break;
   }
@@ -237,14 +202,9 @@ uint32_t tensor_get(const m3idx_tensor *x, int64_t i, int64_t j, int64_t k) {
   uint32_t v32;
   uint16_t v16;
   switch (m3idx_dtype_bytes(x->dtype)) {
-  case 4:
-    memcpy(&v32, p, 4);
-    return v32;
-  case 2:
-    memcpy(&v16, p, 2);
-    return v16;
-  default:
-    return *p;
+  case 4: memcpy(&v32, p, 4); return v32;
+  case 2: memcpy(&v16, p, 2); return v16;
+  default: return *p;
   }
 }
 
@@ -252,15 +212,9 @@ void tensor_set(const m3idx_tensor *x, int64_t i, int64_t j, int64_t k, uint32_t
   unsigned char *p = (unsigned char *)x->data + tensor_at(x, i, j, k) * (int64_t)m3idx_dtype_bytes(x->dtype);
   uint16_t v16 = (uint16_t)code;
   switch (m3idx_dtype_bytes(x->dtype)) {
-  case 4:
-    memcpy(p, &code, 4);
-    break;
-  case 2:
-    memcpy(p, &v16, 2);
-    break;
-  default:
-    *p = (unsigned char)code;
-    break;
+  case 4: memcpy(p, &code, 4); break;
+  case 2: memcpy(p, &v16, 2); break;
+  default: *p = (unsigned char)code; break;
   }
 }
 
@@ -308,9 +262,7 @@ m3idx_tensor tensor_told(trial *t, m3idx_tensor x) {
 
 /* ---- batches ---- */
 
-static int64_t blocks_of(int64_t keys, int64_t block_size) {
-  return (keys + block_size - 1) / block_size;
-}
+static int64_t blocks_of(int64_t keys, int64_t block_size) { return (keys + block_size - 1) / block_size; }
 
 static int64_t random_request(trial *t, m3idx_batch *b, int64_t r, int64_t max_keys, int32_t *seq, int32_t *cu,
                               int32_t *prefix) {

@@ -40,6 +40,28 @@ static void pair_up(trial *t, const m3idx_tensor *x, bool negate) {
       }
 }
 
+static bool binary32_exponents(m3idx_dtype dtype) { return dtype == M3IDX_F32 || dtype == M3IDX_BF16; }
+
+/* Every dot on the midpoint of two floats or beside it by as little as 2^-100 of them: q = 1, 1, 1, 0, ... and
+ * k = x, half an ulp of x, a hair, 0, ... */
+static void straddle(trial *t, const m3idx_tensor *q, const m3idx_tensor *k) {
+  uint32_t q_one = q->dtype == M3IDX_F32 ? 0x3f800000 : 0x3f80;
+  uint32_t binade = k->dtype == M3IDX_F32 ? 0x800000 : 0x80, sign = binade << 8;
+  for (int64_t i = 0; i < q->shape[0]; i++)
+    for (int64_t j = 0; j < q->shape[1]; j++)
+      for (int64_t d = 0; d < q->shape[2]; d++) tensor_set(q, i, j, d, d < 3 ? q_one : 0);
+  for (int64_t i = 0; i < k->shape[0]; i++)
+    for (int64_t j = 0; j < k->shape[1]; j++) {
+      uint32_t exponent = (uint32_t)random_in(t, 126, 254), half = exponent - 24;
+      uint32_t side = one_in(t, 2) ? sign : 0;
+      for (int64_t d = 3; d < k->shape[2]; d++) tensor_set(k, i, j, d, 0);
+      tensor_set(k, i, j, 0, side | (exponent * binade + (uint32_t)random_below(t, binade)));
+      tensor_set(k, i, j, 1, side | half * binade);
+      tensor_set(k, i, j, 2,
+                 one_in(t, 3) ? 0 : (one_in(t, 2) ? sign : 0) | (half - (uint32_t)random_in(t, 1, 100)) * binade);
+    }
+}
+
 static inputs make_inputs(trial *t, bool allow_sparse) {
   static const int64_t block_sizes[] = {16, 16, 16, 32, 32, 64, 128};
   inputs in;
@@ -65,6 +87,9 @@ static inputs make_inputs(trial *t, bool allow_sparse) {
     pair_up(t, &in.q, true);
     pair_up(t, &in.index_k, false);
   }
+  if (binary32_exponents(q_dtype) && binary32_exponents(k_dtype) && one_in(t, 4) && in.q.stride[2] &&
+      in.index_k.stride[2])
+    straddle(t, &in.q, &in.index_k);
   in.block_table = random_block_table(t, b, pages, &in.table_stride);
   in.scale = random_scale(t);
   int64_t longest = 0;
@@ -96,9 +121,7 @@ static void want_scores(const inputs *in, int64_t row, int64_t head, uint32_t *s
   }
 }
 
-static int64_t random_forced(trial *t) {
-  return one_in(t, 2) ? 0 : one_in(t, 8) ? 1000 : random_in(t, 1, 3);
-}
+static int64_t random_forced(trial *t) { return one_in(t, 2) ? 0 : one_in(t, 8) ? 1000 : random_in(t, 1, 3); }
 
 verdict random_score(trial *t) {
   inputs in = make_inputs(t, false);

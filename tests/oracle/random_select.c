@@ -17,21 +17,11 @@ static void random_scores(trial *t, uint32_t *score, int64_t n) {
   for (int i = 0; i < 3; i++) few[i] = one_in(t, 3) ? special[random_below(t, SPECIALS_COUNT)] : base + (uint32_t)i;
   for (int64_t i = 0; i < n; i++) {
     switch (kind) {
-    case 0:
-      score[i] = (uint32_t)random_bits(t);
-      break;
-    case 1:
-      score[i] = base + (uint32_t)random_below(t, 1000);
-      break;
-    case 2:
-      score[i] = few[random_below(t, 3)];
-      break;
-    case 3:
-      score[i] = special[random_below(t, SPECIALS_COUNT)];
-      break;
-    default:
-      score[i] = few[0];
-      break;
+    case 0: score[i] = (uint32_t)random_bits(t); break;
+    case 1: score[i] = base + (uint32_t)random_below(t, 1000); break;
+    case 2: score[i] = few[random_below(t, 3)]; break;
+    case 3: score[i] = special[random_below(t, SPECIALS_COUNT)]; break;
+    default: score[i] = few[0]; break;
     }
     if (kind != 4 && one_in(t, odds)) score[i] = special[random_below(t, SPECIALS_COUNT)];
   }

@@ -31,11 +31,13 @@ void want_sparse(const random_batch *rb, const m3idx_sparse_out *s, int64_t head
                     table + (row * heads + h) * stride, context_lens + row * heads + h);
 }
 
-/* Unique ids in and out of range, in random order; now and then one that stands twice (S5.2). */
+/* Ids in and out of range, in random order; in some rows ids stand more than once (S5.2). */
 static void random_ids(trial *t, int64_t topk, int64_t blocks, int32_t *ids) {
   static const int32_t bad[] = {-1, -1, -2, INT32_MIN, INT32_MAX};
   int64_t pool = blocks + 3, start = random_below(t, pool), step = 1 + random_below(t, 2);
-  for (int64_t i = 0; i < topk; i++) ids[i] = i < pool ? (int32_t)((start + i * step) % pool) : -1;
+  bool repeats = one_in(t, 4);
+  for (int64_t i = 0; i < topk; i++)
+    ids[i] = repeats ? (int32_t)random_below(t, blocks + 1) : i < pool ? (int32_t)((start + i * step) % pool) : -1;
   for (int64_t i = 0; i < topk; i++) {
     int64_t j = random_below(t, topk);
     int32_t swap = ids[i];
