@@ -43,7 +43,7 @@ check_shellcheck() {
 # runtime and are compiled by the hip room and its shim.
 check_headers() {
   local h status=0 flags=(-std=c11 -Wall -Wextra -Wpedantic -Wno-unused-function -Werror -fsyntax-only -I common -I ref
-    -I ref/simd -I tests/oracle -I tests/conform -I tests/unit -I fuzz -I tools)
+    -I ref/simd -I tests/oracle -I tests/versus -I tests/conform -I tests/unit -I fuzz -I tools)
   while read -r h; do
     # On the quote path, so that Check's <check.h> is not common/check.h.
     printf '#include "%s"\nextern int not_empty;\n' "$PWD/$h" | gcc "${flags[@]/#-I/-iquote}" -x c - || status=1
@@ -64,6 +64,7 @@ declare -A MAY_INCLUDE=(
   [tools]="common"
   [fuzz]="common tests/oracle tests/conform"
   [tests/oracle]=""
+  [tests/versus]="common tests/oracle"
   [tests/conform]="common"
 )
 # Where a system header may be included from; unlisted headers of third parties may be included nowhere.

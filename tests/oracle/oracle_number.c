@@ -18,24 +18,20 @@ typedef struct layout {
   rule rule;
 } layout;
 
-static layout layout_of(oracle_format format) {
-  switch (format) {
-  case ORACLE_F32: return (layout){32, 23, 127, IEEE};
-  case ORACLE_F16: return (layout){16, 10, 15, IEEE};
-  case ORACLE_BF16: return (layout){16, 7, 127, IEEE};
-  case ORACLE_E4M3FN: return (layout){8, 3, 7, ONLY_ALL_ONES_IS_NAN};
-  case ORACLE_E4M3FNUZ: return (layout){8, 3, 8, ONLY_MINUS_ZERO_IS_NAN};
-  case ORACLE_E5M2: return (layout){8, 2, 15, IEEE};
-  case ORACLE_E5M2FNUZ: return (layout){8, 2, 16, ONLY_MINUS_ZERO_IS_NAN};
-  case ORACLE_FORMATS: break;
-  }
-  return (layout){0, 0, 0, IEEE};
-}
+static const layout layouts[ORACLE_FORMATS] = {
+    [ORACLE_F32] = {32, 23, 127, IEEE},
+    [ORACLE_F16] = {16, 10, 15, IEEE},
+    [ORACLE_BF16] = {16, 7, 127, IEEE},
+    [ORACLE_E4M3FN] = {8, 3, 7, ONLY_ALL_ONES_IS_NAN},
+    [ORACLE_E4M3FNUZ] = {8, 3, 8, ONLY_MINUS_ZERO_IS_NAN},
+    [ORACLE_E5M2] = {8, 2, 15, IEEE},
+    [ORACLE_E5M2FNUZ] = {8, 2, 16, ONLY_MINUS_ZERO_IS_NAN},
+};
 
-int oracle_code_bits(oracle_format format) { return layout_of(format).bits; }
+int oracle_code_bits(oracle_format format) { return layouts[format].bits; }
 
 oracle_kind oracle_decode(oracle_format format, uint32_t code, long *mantissa, long *exponent) {
-  layout l = layout_of(format);
+  layout l = layouts[format];
   uint32_t fraction = code % (1u << l.fraction);
   uint32_t biased = code / (1u << l.fraction) % (1u << (l.bits - 1 - l.fraction));
   bool negative = code / (1u << (l.bits - 1)) % 2 == 1;
@@ -66,7 +62,7 @@ static double value_of(oracle_format format, uint32_t code) {
 }
 
 /* S6.2: one NaN per format, whatever the source's sign and payload. */
-static uint32_t nan_of(oracle_format to) { return layout_of(to).rule == ONLY_MINUS_ZERO_IS_NAN ? 0x80 : 0x7f; }
+static uint32_t nan_of(oracle_format to) { return layouts[to].rule == ONLY_MINUS_ZERO_IS_NAN ? 0x80 : 0x7f; }
 
 uint32_t oracle_convert(oracle_format from, uint32_t code, oracle_format to) {
   bool negative = code >> (oracle_code_bits(from) - 1) & 1;
@@ -84,6 +80,6 @@ uint32_t oracle_convert(oracle_format from, uint32_t code, oracle_format to) {
     else
       break;
   }
-  if (best == 0 && layout_of(to).rule == ONLY_MINUS_ZERO_IS_NAN) return 0;
+  if (best == 0 && layouts[to].rule == ONLY_MINUS_ZERO_IS_NAN) return 0;
   return negative ? best + 0x80 : best;
 }
