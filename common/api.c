@@ -49,18 +49,10 @@ void m3idx_close(m3idx_context *ctx) {
   free(ctx);
 }
 
-const char *m3idx_message(const m3idx_context *ctx) {
-  return ctx ? ctx->message : "ctx is NULL";
-}
-const char *m3idx_backend_name(const m3idx_context *ctx) {
-  return ctx ? ctx->backend->name : "";
-}
-const char *m3idx_backend_reason(const m3idx_context *ctx) {
-  return ctx ? ctx->reason : "";
-}
-const char *m3idx_backend_details(const m3idx_context *ctx) {
-  return ctx ? ctx->details : "";
-}
+const char *m3idx_message(const m3idx_context *ctx) { return ctx ? ctx->message : "ctx is NULL"; }
+const char *m3idx_backend_name(const m3idx_context *ctx) { return ctx ? ctx->backend->name : ""; }
+const char *m3idx_backend_reason(const m3idx_context *ctx) { return ctx ? ctx->reason : ""; }
+const char *m3idx_backend_details(const m3idx_context *ctx) { return ctx ? ctx->details : ""; }
 
 m3idx_status m3idx_set_stream(m3idx_context *ctx, void *stream, m3idx_memory memory) {
   if (!ctx) return M3IDX_INVALID;
@@ -101,8 +93,7 @@ static m3idx_status enter(m3idx_context *ctx, m3idx_op op, const void *args, m3i
 #include "ops.def"
 #undef M3IDX_OP
   case M3IDX_OP_COUNT:
-  default:
-    return m3idx_fail(ctx, M3IDX_INVALID, "op = %d is outside 0..%d", (int)op, M3IDX_OP_COUNT - 1);
+  default: return m3idx_fail(ctx, M3IDX_INVALID, "op = %d is outside 0..%d", (int)op, M3IDX_OP_COUNT - 1);
   }
   if (status) return status;
   if (!has_slot)

@@ -12,9 +12,7 @@ static const struct {
   const char *name;
   const m3idx_backend *backend;
 } backends[] = {
-#ifdef M3IDX_HAVE_REF
     {"ref", &m3idx_backend_ref},
-#endif
 #ifdef M3IDX_HAVE_CPU
     {"cpu", &m3idx_backend_cpu},
 #endif
@@ -22,9 +20,7 @@ static const struct {
 };
 enum { BACKENDS = sizeof backends / sizeof *backends };
 
-const char *m3idx_backend_list(int i) {
-  return i >= 0 && i < BACKENDS ? backends[i].name : NULL;
-}
+const char *m3idx_backend_list(int i) { return i >= 0 && i < BACKENDS ? backends[i].name : NULL; }
 
 void m3idx_backend_detach(m3idx_context *ctx) {
   if (ctx->backend && ctx->backend->close) ctx->backend->close(ctx);
@@ -37,9 +33,9 @@ static m3idx_status attach_one(m3idx_context *ctx, const char *name) {
   int i = 0;
   while (i < BACKENDS && strcmp(backends[i].name, name) != 0) i++;
   if (i == BACKENDS) {
-    int known = !strcmp(name, "ref") || !strcmp(name, "cpu");
-    return known ? m3idx_fail(ctx, M3IDX_UNAVAILABLE, "backend %s is not in this build", name)
-                 : m3idx_fail(ctx, M3IDX_INVALID, "backend = \"%.64s\" is none of ref, cpu, hip, auto", name);
+    return !strcmp(name, "cpu")
+               ? m3idx_fail(ctx, M3IDX_UNAVAILABLE, "backend %s is not in this build", name)
+               : m3idx_fail(ctx, M3IDX_INVALID, "backend = \"%.64s\" is none of ref, cpu, hip, auto", name);
   }
   ctx->backend = backends[i].backend;
   m3idx_status status = ctx->backend ? M3IDX_OK : m3idx_plugin_load(ctx);

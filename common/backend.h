@@ -26,16 +26,16 @@ typedef struct m3idx_backend m3idx_backend;
 
 struct m3idx_context {
   const m3idx_backend *backend;
-  void *state;             /* the backend's own, from open() */
-  int num_threads;         /* 0 = the OpenMP default */
+  void *state;     /* the backend's own, from open() */
+  int num_threads; /* 0 = the OpenMP default */
   int device;
   m3idx_memory memory;
   void *stream;
   void *workspace;
   size_t workspace_bytes;
-  void *plugin;            /* dlopen handle that backend came from, or NULL */
+  void *plugin; /* dlopen handle that backend came from, or NULL */
   char message[M3IDX_MESSAGE_BYTES];
-  char reason[M3IDX_MESSAGE_BYTES];  /* why this backend was taken */
+  char reason[M3IDX_MESSAGE_BYTES];      /* why this backend was taken */
   char details[2 * M3IDX_MESSAGE_BYTES]; /* filled by open(): devices, ISA, ... */
 };
 
@@ -43,7 +43,8 @@ struct m3idx_context {
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-static inline m3idx_status m3idx_fail(m3idx_context *ctx, m3idx_status status, const char *format, ...) {
+static inline m3idx_status
+m3idx_fail(m3idx_context *ctx, m3idx_status status, const char *format, ...) {
   va_list ap;
   va_start(ap, format);
   vsnprintf(ctx->message, sizeof ctx->message, format, ap);
@@ -71,7 +72,7 @@ struct m3idx_backend {
   m3idx_status (*plan)(m3idx_context *ctx, m3idx_op op, const void *args, size_t *workspace_bytes);
 
   /* The operations; NULL = not implemented. */
-#define M3IDX_OP(name, what) m3idx_status (*name)(m3idx_context *ctx, const m3idx_##name##_args *args);
+#define M3IDX_OP(name, what) m3idx_status (*name)(m3idx_context * ctx, const m3idx_##name##_args *args);
 #include "ops.def"
 #undef M3IDX_OP
 };

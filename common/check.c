@@ -14,9 +14,7 @@
 
 enum { PAGES_PER_BLOCK = 8 }; /* S5.1: attention pages of 16 tokens in a block of 128 */
 
-static m3idx_status verdict(bool good) {
-  return good ? M3IDX_OK : M3IDX_INVALID;
-}
+static m3idx_status verdict(bool good) { return good ? M3IDX_OK : M3IDX_INVALID; }
 
 /* ---- parts of several operations ---- */
 
@@ -25,9 +23,7 @@ static bool counts(m3idx_context *ctx, int64_t num_heads, int64_t num_rows) {
          check_range(ctx, "num_rows", num_rows, 0, CHECK_MAX_COUNT);
 }
 
-static bool topk_range(m3idx_context *ctx, int64_t topk) {
-  return check_range(ctx, "topk", topk, 1, 128);
-}
+static bool topk_range(m3idx_context *ctx, int64_t topk) { return check_range(ctx, "topk", topk, 1, 128); }
 
 static bool forced(m3idx_context *ctx, int64_t init_blocks, int64_t local_blocks) {
   return check_range(ctx, "init_blocks", init_blocks, 0, INT64_MAX) &&

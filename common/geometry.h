@@ -25,15 +25,9 @@ typedef struct m3idx_range {
   int32_t begin, end;
 } m3idx_range;
 
-M3IDX_FN int32_t m3idx_ceil_div(int32_t a, int32_t b) {
-  return a / b + (a % b != 0);
-}
-M3IDX_FN int32_t m3idx_min_i32(int32_t a, int32_t b) {
-  return a < b ? a : b;
-}
-M3IDX_FN int32_t m3idx_max_i32(int32_t a, int32_t b) {
-  return a > b ? a : b;
-}
+M3IDX_FN int32_t m3idx_ceil_div(int32_t a, int32_t b) { return a / b + (a % b != 0); }
+M3IDX_FN int32_t m3idx_min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
+M3IDX_FN int32_t m3idx_max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* ---- selector (S8.2): chunks take turns at one extra block ---- */
 
@@ -107,9 +101,7 @@ M3IDX_FN int32_t m3idx_blocks_per_program(const int32_t *seq_lens, int32_t reqs,
 
 /* Programs of the launch, from capacity alone.  Enough: sum(ceil(b_r / per)) <= sum(b_r) / per + R - R / per,
  * and sum(b_r) / per <= budget, so the programs with work number fewer than budget + R. */
-M3IDX_FN int32_t m3idx_balanced_grid(int32_t reqs, int32_t budget) {
-  return budget + reqs - 1;
-}
+M3IDX_FN int32_t m3idx_balanced_grid(int32_t reqs, int32_t budget) { return budget + reqs - 1; }
 
 /* The work of one program: request r takes ceil(blocks_r / per_program) consecutive programs. */
 M3IDX_FN m3idx_work m3idx_balanced_work(const int32_t *seq_lens, int32_t reqs, int32_t block_size, int32_t per_program,

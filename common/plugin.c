@@ -30,9 +30,7 @@ static int path_beside(char *path, size_t path_bytes) {
 }
 
 /* NODELETE: GPU runtimes keep threads and exit handlers that outlive a context. */
-static void *load(const char *path) {
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
+static void *load(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
 
 static m3idx_status find(m3idx_context *ctx) {
   const char *named = getenv("M3IDX_HIP_PLUGIN");

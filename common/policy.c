@@ -10,28 +10,14 @@
 
 #include "m3idx.h"
 
-static bool is_count(int64_t x) {
-  return x >= 0 && x <= INT32_MAX;
-}
-static bool is_dtype(m3idx_dtype x) {
-  return m3idx_dtype_bytes(x) != 0;
-}
-static bool is_arch(m3idx_arch x) {
-  return x == M3IDX_ARCH_OTHER || x == M3IDX_GFX942 || x == M3IDX_GFX950;
-}
+static bool is_count(int64_t x) { return x >= 0 && x <= INT32_MAX; }
+static bool is_dtype(m3idx_dtype x) { return m3idx_dtype_bytes(x) != 0; }
+static bool is_arch(m3idx_arch x) { return x == M3IDX_ARCH_OTHER || x == M3IDX_GFX942 || x == M3IDX_GFX950; }
 
-static int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-static int64_t max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-static int64_t ceil_div(int64_t a, int64_t b) {
-  return a / b + (a % b != 0);
-}
-static int64_t saturating_product(int64_t a, int64_t b) {
-  return a && b > INT64_MAX / a ? INT64_MAX : a * b;
-}
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+static int64_t saturating_product(int64_t a, int64_t b) { return a && b > INT64_MAX / a ? INT64_MAX : a * b; }
 
 /* Largest power of two <= x, x >= 1. */
 static int64_t pow2floor(int64_t x) {

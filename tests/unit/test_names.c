@@ -70,6 +70,21 @@ START_TEST(contract_names) {
 }
 END_TEST
 
+/* All 32 combinations: the name of each leads back to it, and no two share a name. */
+START_TEST(free_contracts) {
+  static char names[32][64];
+  for (int i = 0; i < 32; i++) {
+    const m3idx_contract want = {(m3idx_tie)(i & 1), (m3idx_nan)(i >> 1 & 3), (m3idx_zero)(i >> 3 & 1),
+                                 (m3idx_order)(i >> 4 & 1)};
+    m3idx_contract got = {0};
+    m3idx_contract_name(&want, names[i], sizeof names[i]);
+    ck_assert_int_eq(m3idx_contract_by_name(names[i], &got), M3IDX_OK);
+    ck_assert(got.tie == want.tie && got.nan == want.nan && got.zero == want.zero && got.order == want.order);
+    for (int j = 0; j < i; j++) ck_assert_str_ne(names[i], names[j]);
+  }
+}
+END_TEST
+
 static const char *const not_contracts[] = {"",
                                             "VLLM",
                                             "tie=lower",
@@ -94,6 +109,7 @@ int main(void) {
   tcase_add_loop_test(tcase, dtype_names, 0, sizeof dtypes / sizeof *dtypes);
   tcase_add_test(tcase, unknown_names);
   tcase_add_loop_test(tcase, contract_names, 0, sizeof contracts / sizeof *contracts);
+  tcase_add_test(tcase, free_contracts);
   tcase_add_loop_test(tcase, bad_contract_names, 0, sizeof not_contracts / sizeof *not_contracts);
   return unit_run(suite);
 }
