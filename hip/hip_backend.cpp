@@ -34,13 +34,12 @@ private:
   bool moved = false;
 };
 
-backend_state *state_of(m3idx_context *ctx) {
-  return static_cast<backend_state *>(ctx->state);
-}
+backend_state *state_of(m3idx_context *ctx) { return static_cast<backend_state *>(ctx->state); }
 
 /* ---- devices ---- */
 
 m3idx_status backend_open(m3idx_context *ctx) {
+  if (hipk_runtime_fault() != nullptr) return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "%s", hipk_runtime_fault());
   int count = 0;
   const hipError_t error = hipGetDeviceCount(&count);
   if (error != hipSuccess) return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "hipGetDeviceCount: %s", hipGetErrorString(error));
@@ -158,9 +157,7 @@ template <class Args> m3idx_status run(m3idx_context *ctx, const operation<Args>
 
 #define HIPK_OP(name)                                                                                             \
   const operation<m3idx_##name##_args> op_##name = {hipk_##name##_plan, hipk_##name##_launch, hipk_stage_##name}; \
-  m3idx_status backend_##name(m3idx_context *ctx, const m3idx_##name##_args *args) {                              \
-    return run(ctx, op_##name, args);                                                                             \
-  }
+  m3idx_status backend_##name(m3idx_context *ctx, const m3idx_##name##_args *args) { return run(ctx, op_##name, args); }
 #include "hip_ops.def"
 #undef HIPK_OP
 
@@ -206,16 +203,12 @@ const m3idx_backend backend_hip = make_table();
 
 m3idx_status hipk_check(m3idx_context *ctx, hipError_t error, const char *call) {
   switch (error) {
-  case hipSuccess:
-    return M3IDX_OK;
-  case hipErrorOutOfMemory:
-    return m3idx_fail(ctx, M3IDX_NO_MEMORY, "%s: %s", call, hipGetErrorString(error));
+  case hipSuccess: return M3IDX_OK;
+  case hipErrorOutOfMemory: return m3idx_fail(ctx, M3IDX_NO_MEMORY, "%s: %s", call, hipGetErrorString(error));
   case hipErrorNoDevice:
   case hipErrorInvalidDevice:
-  case hipErrorInsufficientDriver:
-    return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "%s: %s", call, hipGetErrorString(error));
-  default:
-    return m3idx_fail(ctx, M3IDX_DEVICE, "%s: %s (%d)", call, hipGetErrorString(error), static_cast<int>(error));
+  case hipErrorInsufficientDriver: return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "%s: %s", call, hipGetErrorString(error));
+  default: return m3idx_fail(ctx, M3IDX_DEVICE, "%s: %s (%d)", call, hipGetErrorString(error), static_cast<int>(error));
   }
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which device it is: the one question of the host side whose answer each runtime words its own way.
+ * What the host side must ask in each runtime's own way: is there a runtime, and which device is it.
  */
 #ifndef M3IDX_HIP_DEVICE_H
 #define M3IDX_HIP_DEVICE_H
 
 #include "hip_ops.h"
+
+/* NULL, or the sentence why this process has no runtime to call. */
+const char *hipk_runtime_fault();
 
 /* The targets that the build gave code objects to, as a sentence has them. */
 #ifndef HIPK_TARGETS

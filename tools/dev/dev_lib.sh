@@ -33,6 +33,7 @@ declare -A PROBE=(
   [nettle-dev]="printf '#include <nettle/sha2.h>' | cc -E -"
   [ninja-build]="ninja --version"
   [pkg-config]="pkg-config --version"
+  [python3]="python3 --version"
   [qemu-user]="qemu-aarch64 --version && qemu-riscv64 --version && qemu-s390x --version"
   [shellcheck]="shellcheck --version"
   [valgrind]="valgrind --version"
@@ -40,7 +41,7 @@ declare -A PROBE=(
 
 # The sets that verbs name.
 BUILD_PACKAGES=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpopt-dev nettle-dev)
-TEST_PACKAGES=("${BUILD_PACKAGES[@]}" g++ binutils check libgmp-dev libmpfr-dev)
+TEST_PACKAGES=("${BUILD_PACKAGES[@]}" g++ binutils check libgmp-dev libmpfr-dev python3)
 
 say() { printf '== %s\n' "$*"; }
 die() { printf 'dev: %s\n' "$*" >&2; exit 3; }

@@ -9,7 +9,7 @@
 # docs/HIP.md says what it costs.  It does not install a driver: what it builds here runs on a machine with a GPU.
 set -euo pipefail
 
-readonly REVISION=1 # raise it when a change below changes what is laid down
+readonly REVISION=2 # raise it when a change below changes what is laid down
 readonly ARCHS=(gfx942 gfx950)
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly HERE
@@ -149,12 +149,16 @@ tie() { # PREFIX LLVM-VERSION
   for file in "$libs"/lib{LLVM,clang}*.so.*; do
     if [ -f "$file" ] && [ ! -L "$file" ]; then "${patchelf[@]}" --remove-rpath "$file"; fi
   done
+  # A program of this system that opens the runtime finds the rest of it beside it.
+  for file in "$libs"/lib{amdhip64,hiprtc,hsa-runtime64,amd_comgr}.so.*; do
+    if [ -f "$file" ] && [ ! -L "$file" ]; then "${patchelf[@]}" --force-rpath --set-rpath "\$ORIGIN" "$file"; fi
+  done
   # clang reads NAME.cfg beside itself: a build then needs no flags that only this folder knows.
   for file in clang clang++; do
     cat >"$llvm/bin/$file.cfg" <<E
 --sysroot=$prefix/root
 --rocm-path=$prefix/rocm
-\$-fuse-ld=lld
+-fuse-ld=lld
 \$-Wl,--dynamic-linker=$loader
 \$-Wl,--disable-new-dtags
 \$-Wl,-rpath,$libs
