@@ -7,7 +7,7 @@ install(FILES common/m3idx.h common/ops.def common/status.def common/dtype.def
 
 set(m3idx_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/m3idx)
 set(M3IDX_HAVE_OPENMP OFF)
-set(m3idx_pc_libs_private ${CMAKE_DL_LIBS})
+set(m3idx_pc_libs_private ${CMAKE_DL_LIBS} m)
 list(TRANSFORM m3idx_pc_libs_private PREPEND "-l")
 if(TARGET OpenMP::OpenMP_C)
   set(M3IDX_HAVE_OPENMP ON)

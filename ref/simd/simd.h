@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU path: what its files share.  Same bytes as ref_* (S3, S4), by a certified filter and an exact stage.
+ *
+ * Words.  A *lane* is one (row, head) of a request; a *group* is up to SIMD_LANES lanes whose queries lie side by
+ * side; a *page* is one block of index keys, token after token, as the filter reads it.  The filter fills
+ * score[token][lane] for one group and one page in fast arithmetic; docs/CERTIFIED-FILTER.md proves how far that
+ * can be from the exact dot, and which tokens therefore need the exact stage.
+ */
+#ifndef M3IDX_SIMD_H
+#define M3IDX_SIMD_H
+
+#include <stdint.h>
+
+#include "m3idx.h"
+
+enum { SIMD_LANES = 32, SIMD_TOKENS = 128, SIMD_MAX_DIM = 256, SIMD_DIM_STEP = 32 };
+
+/* How queries and keys reach the filter. */
+typedef enum simd_form { SIMD_F32, SIMD_BF16 } simd_form;
+
+/* Keys of one block as rows in `form`; either the caller's own page or a copy. */
+typedef struct simd_page {
+  simd_form form;
+  const void *keys;
+  int64_t stride_bytes; /* from one token to the next */
+  int tokens;           /* the first `tokens` are visible to some lane */
+  float peak;           /* largest |element| of the tokens that are not wild */
+  int any_wild;
+  uint64_t wild[SIMD_TOKENS / 64]; /* tokens that hold an infinity or a NaN */
+} simd_page;
+
+typedef struct simd_group {
+  int lanes, dim;
+  int padded_dim;           /* dim rounded up as the form needs; the padding is zero */
+  int64_t first_lane;       /* of lane 0, counted in its request: row * heads + head */
+  int32_t keys[SIMD_LANES]; /* n: keys that the lane sees (S2.3) */
+  int32_t min_keys, max_keys;
+  float slope[SIMD_LANES], offset[SIMD_LANES]; /* |fast - exact| <= slope * peak + offset */
+  double sum[SIMD_LANES];                      /* at least the sum of |q[d]| */
+  uint32_t wild;                               /* lanes whose query holds an infinity or a NaN */
+  void *q;                                     /* F32: [padded_dim][LANES]; BF16: [padded_dim / 2][LANES][2] */
+  double *exact;                               /* [LANES][dim], the same queries */
+} simd_group;
+
+/* score[t][0 .. lanes - 1] for t < tokens from keys at `keys` + t * stride_bytes.  May also write lanes up to
+ * SIMD_LANES and tokens up to the next multiple of 16, from whatever the memory there holds. */
+typedef void simd_filter_fn(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes,
+                            int padded_dim, float *score);
+
+typedef struct simd_filter {
+  simd_filter_fn *run;       /* NULL = this ISA has no filter of this form */
+  int (*roundings)(int dim); /* the most roundings a product meets on its way into a dot */
+  int flushes;               /* subnormal inputs and results become zero */
+} simd_filter;
+
+/* One instruction set.  Every function is called between enter() and leave() on the same thread. */
+typedef struct simd_isa {
+  const char *name, *what;
+  int (*present)(void);
+  void (*enter)(void), (*leave)(void); /* NULL = nothing to do */
+  simd_filter f32, bf16;
+
+  /* `tokens` rows of `dim` elements of `dtype`, to `to` (NULL = only look).  Strides: from row to row in bytes,
+   * from element to element in elements.  Returns the largest |element| as a binary32 pattern, 0x7f800000 or
+   * more iff one is not finite.  BF16 takes bf16 and the fp8 formats. */
+  uint32_t (*load)(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
+                   simd_form form, void *to, int64_t to_bytes);
+  /* most[l] = the largest score[t][l], t < visible[l] (NULL = all tokens); score of a hidden token becomes -inf. */
+  void (*peak)(float *score, int tokens, const int32_t *visible, float *most);
+  /* Every t, l with score[t][l] >= least[l] (never where that is NaN) as t << 8 | l, by rising t; their number. */
+  int (*pick)(const float *score, int tokens, const float *least, uint16_t *list);
+  /* dot[i] of query and key list[i] in double: any order, products exact. */
+  void (*dots)(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot);
+} simd_isa;
+
+extern const simd_isa simd_scalar;
+extern const simd_isa simd_avx2, simd_avx512, simd_avx512bf16, simd_amx; /* x86-64 builds */
+extern const simd_isa simd_neon;                                         /* AArch64 builds */
+
+#endif

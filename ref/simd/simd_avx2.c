@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX2 and FMA: sixteen lanes (two vectors) against six keys at a time, keys broadcast.
+ */
+#include <immintrin.h>
+
+#include "simd_plain.h"
+#include "simd_x86.h"
+
+enum { VECTORS = 2, STRIP = 8 * VECTORS, KEYS = 6, REST = 4 };
+
+static int present(void) { return simd_x86_has(SIMD_X86_AVX2); }
+
+static int roundings(int dim) { return dim; }
+
+static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, const char *key, int64_t stride,
+                                                                int dim, float *score, const int keys) {
+  const char *third = key + 3 * stride;
+  __m256 sum[KEYS][VECTORS];
+#pragma GCC unroll 8
+  for (int t = 0; t < keys; t++) sum[t][0] = sum[t][1] = _mm256_setzero_ps();
+  for (int d = 0; d < dim; d++, q += SIMD_LANES, key += 4, third += 4) {
+    const __m256 q0 = _mm256_load_ps(q), q1 = _mm256_load_ps(q + 8);
+#pragma GCC unroll 8
+    for (int t = 0; t < keys; t++) {
+      const char *at = t < 3 ? key + t * stride : third + (t - 3) * stride;
+      const __m256 k = _mm256_broadcast_ss((const float *)(const void *)at);
+      sum[t][0] = _mm256_fmadd_ps(k, q0, sum[t][0]);
+      sum[t][1] = _mm256_fmadd_ps(k, q1, sum[t][1]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < keys; t++) {
+    _mm256_store_ps(score + t * SIMD_LANES, sum[t][0]);
+    _mm256_store_ps(score + t * SIMD_LANES + 8, sum[t][1]);
+  }
+}
+
+/* Any even number of keys from 4 on is a sum of sixes and at most two fours. */
+static void filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
+                   float *score) {
+  const int even = tokens <= REST ? REST : (tokens + 1) & ~1, fours = even % KEYS == 0 ? 0 : even % KEYS == 4 ? 1 : 2;
+  for (int l = 0; l < lanes; l += STRIP) {
+    const float *lane = (const float *)q + l;
+    const char *key = keys;
+    float *to = score + l;
+    int t = 0;
+    for (; t + KEYS <= even - fours * REST; t += KEYS, key += KEYS * stride_bytes, to += KEYS * SIMD_LANES)
+      keys_by_lanes(lane, key, stride_bytes, padded_dim, to, KEYS);
+    for (; t < even; t += REST, key += REST * stride_bytes, to += REST * SIMD_LANES)
+      keys_by_lanes(lane, key, stride_bytes, padded_dim, to, REST);
+  }
+}
+
+static uint32_t load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
+                     simd_form form, void *to, int64_t to_bytes) {
+  return simd_load_rows(dtype, from, row_bytes, stride, tokens, dim, form, to, to_bytes);
+}
+
+static void peak(float *score, int tokens, const int32_t *visible, float *most) {
+  simd_plain_peak(score, tokens, visible, most);
+}
+
+static int pick(const float *score, int tokens, const float *least, uint16_t *list) {
+  const __m256 a = _mm256_loadu_ps(least), b = _mm256_loadu_ps(least + 8), c = _mm256_loadu_ps(least + 16),
+               d = _mm256_loadu_ps(least + 24);
+  int count = 0;
+  for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
+    const __m256 ma = _mm256_cmp_ps(_mm256_load_ps(score), a, _CMP_GE_OQ);
+    const __m256 mb = _mm256_cmp_ps(_mm256_load_ps(score + 8), b, _CMP_GE_OQ);
+    const __m256 mc = _mm256_cmp_ps(_mm256_load_ps(score + 16), c, _CMP_GE_OQ);
+    const __m256 md = _mm256_cmp_ps(_mm256_load_ps(score + 24), d, _CMP_GE_OQ);
+    if (_mm256_testz_ps(_mm256_or_ps(ma, mb), _mm256_or_ps(ma, mb)) &
+        _mm256_testz_ps(_mm256_or_ps(mc, md), _mm256_or_ps(mc, md)))
+      continue;
+    uint32_t mask = (uint32_t)_mm256_movemask_ps(ma) | (uint32_t)_mm256_movemask_ps(mb) << 8 |
+                    (uint32_t)_mm256_movemask_ps(mc) << 16 | (uint32_t)_mm256_movemask_ps(md) << 24;
+    for (; mask; mask &= mask - 1) list[count++] = (uint16_t)(t << 8 | __builtin_ctz(mask));
+  }
+  return count;
+}
+
+/* Four elements of a key as doubles. */
+static inline __m256d four(const void *key, simd_form form, int d) {
+  if (form == SIMD_F32) return _mm256_cvtps_pd(_mm_loadu_ps((const float *)key + d));
+  const __m128i half = _mm_loadl_epi64((const __m128i *)(const void *)((const uint16_t *)key + d));
+  return _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(half), 16)));
+}
+
+static inline __attribute__((always_inline)) double dot_of(const double *q, const void *key, const simd_form form,
+                                                           int dim) {
+  __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
+  for (int d = 0; d < dim; d += 16)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+      sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q + d + 4 * i), four(key, form, d + 4 * i), sum[i]);
+  const __m256d all = _mm256_add_pd(_mm256_add_pd(sum[0], sum[1]), _mm256_add_pd(sum[2], sum[3]));
+  const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(all), _mm256_extractf128_pd(all, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+
+static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot) {
+  const int dim = group->dim;
+  for (int i = 0; i < count; i++) {
+    const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
+    const double *q = group->exact + (list[i] & 0xff) * dim;
+    dot[i] = page->form == SIMD_F32 ? dot_of(q, key, SIMD_F32, dim) : dot_of(q, key, SIMD_BF16, dim);
+  }
+}
+
+const simd_isa simd_avx2 = {
+    .name = "avx2",
+    .what = "AVX2 and FMA",
+    .present = present,
+    .f32 = {filter, roundings, 0},
+    .load = load,
+    .peak = peak,
+    .pick = pick,
+    .dots = dots,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX-512: up to 32 lanes (two vectors) against twelve keys at a time, keys broadcast.
+ */
+#include "simd_avx512.h"
+
+#include <immintrin.h>
+#include <math.h>
+
+#include "simd_convert.h"
+#include "simd_x86.h"
+
+enum { KEYS = 12, REST = 4, MAX_VECTORS = SIMD_LANES / 16 };
+
+static int present(void) { return simd_x86_has(SIMD_X86_AVX512); }
+
+int simd_avx512_roundings(int dim) { return dim; }
+
+/* Key t lies at base[t / 4] + (t % 4) * stride: three pointers and two strides reach all twelve. */
+static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, const char *key, int64_t stride,
+                                                                int dim, float *score, const int keys,
+                                                                const int vectors) {
+  const char *base[3] = {key, key + 4 * stride, key + 8 * stride};
+  __m512 sum[KEYS][MAX_VECTORS];
+#pragma GCC unroll 16
+  for (int t = 0; t < keys; t++)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_setzero_ps();
+  for (int d = 0; d < dim; d++, q += SIMD_LANES) {
+    __m512 lane[MAX_VECTORS];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++) lane[v] = _mm512_load_ps(q + 16 * v);
+#pragma GCC unroll 16
+    for (int t = 0; t < keys; t++) {
+      const __m512 k = _mm512_set1_ps(*(const float *)(const void *)(base[t / 4] + (t % 4) * stride));
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_fmadd_ps(k, lane[v], sum[t][v]);
+    }
+#pragma GCC unroll 3
+    for (int i = 0; i < keys / 4; i++) base[i] += 4;
+  }
+#pragma GCC unroll 16
+  for (int t = 0; t < keys; t++)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++) _mm512_store_ps(score + t * SIMD_LANES + 16 * v, sum[t][v]);
+}
+
+static inline __attribute__((always_inline)) void filter(const float *q, const char *key, int64_t stride, int tokens,
+                                                         int dim, float *score, const int vectors) {
+  int t = 0;
+  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES)
+    keys_by_lanes(q, key, stride, dim, score, KEYS, vectors);
+  for (; t + 8 <= tokens; t += 8, key += 8 * stride, score += 8 * SIMD_LANES)
+    keys_by_lanes(q, key, stride, dim, score, 8, vectors);
+  for (; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES)
+    keys_by_lanes(q, key, stride, dim, score, REST, vectors);
+}
+
+void simd_avx512_filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
+                        float *score) {
+  if (lanes > 16)
+    filter(q, keys, stride_bytes, tokens, padded_dim, score, 2);
+  else
+    filter(q, keys, stride_bytes, tokens, padded_dim, score, 1);
+}
+
+/* Dense bf16 or f32 rows that need no copy: only the largest magnitude is wanted. */
+static uint32_t look(const void *from, int64_t row_bytes, int tokens, int dim, const uint32_t keep, const int bf16) {
+  const __m512i mask = _mm512_set1_epi32((int)keep);
+  __m512i most = _mm512_setzero_si512();
+  for (int t = 0; t < tokens; t++) {
+    const char *row = (const char *)from + t * row_bytes;
+    for (int64_t at = 0; at < dim * (bf16 ? 2 : 4); at += 64) {
+      const __m512i bits = _mm512_and_si512(_mm512_loadu_si512(row + at), mask);
+      most = bf16 ? _mm512_max_epu16(most, bits) : _mm512_max_epu32(most, bits);
+    }
+  }
+  if (!bf16) return _mm512_reduce_max_epu32(most);
+  const __m512i high = _mm512_srli_epi32(most, 16), low = _mm512_and_si512(most, _mm512_set1_epi32(0xffff));
+  return _mm512_reduce_max_epu32(_mm512_max_epu32(high, low)) << 16;
+}
+
+uint32_t simd_avx512_load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
+                          simd_form form, void *to, int64_t to_bytes) {
+  if (!to && stride == 1 && dtype == M3IDX_BF16 && dim % 32 == 0)
+    return look(from, row_bytes, tokens, dim, 0x7fff7fffu, 1);
+  if (!to && stride == 1 && dtype == M3IDX_F32) return look(from, row_bytes, tokens, dim, 0x7fffffffu, 0);
+  return simd_load_rows(dtype, from, row_bytes, stride, tokens, dim, form, to, to_bytes);
+}
+
+void simd_avx512_peak(float *score, int tokens, const int32_t *visible, float *most) {
+  __m512 a = _mm512_set1_ps(-INFINITY), b = a;
+  if (!visible) {
+    for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
+      a = _mm512_max_ps(_mm512_load_ps(score), a);
+      b = _mm512_max_ps(_mm512_load_ps(score + 16), b);
+    }
+  } else {
+    const __m512i va = _mm512_loadu_si512(visible), vb = _mm512_loadu_si512(visible + 16);
+    const __m512 hidden = a;
+    for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
+      const __m512i now = _mm512_set1_epi32(t);
+      const __m512 sa = _mm512_mask_load_ps(hidden, _mm512_cmplt_epi32_mask(now, va), score);
+      const __m512 sb = _mm512_mask_load_ps(hidden, _mm512_cmplt_epi32_mask(now, vb), score + 16);
+      _mm512_store_ps(score, sa);
+      _mm512_store_ps(score + 16, sb);
+      a = _mm512_max_ps(sa, a);
+      b = _mm512_max_ps(sb, b);
+    }
+  }
+  _mm512_storeu_ps(most, a);
+  _mm512_storeu_ps(most + 16, b);
+}
+
+int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_t *list) {
+  const __m512 a = _mm512_loadu_ps(least), b = _mm512_loadu_ps(least + 16);
+  int count = 0;
+  for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
+    const __mmask16 ma = _mm512_cmp_ps_mask(_mm512_load_ps(score), a, _CMP_GE_OQ);
+    const __mmask16 mb = _mm512_cmp_ps_mask(_mm512_load_ps(score + 16), b, _CMP_GE_OQ);
+    for (uint32_t mask = _mm512_kunpackw(mb, ma); mask; mask &= mask - 1)
+      list[count++] = (uint16_t)(t << 8 | __builtin_ctz(mask));
+  }
+  return count;
+}
+
+/* Eight elements of a key as doubles. */
+static inline __m512d eight(const void *key, simd_form form, int d) {
+  if (form == SIMD_F32) return _mm512_cvtps_pd(_mm256_loadu_ps((const float *)key + d));
+  const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)key + d));
+  return _mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)));
+}
+
+static inline __attribute__((always_inline)) double dot_of(const double *q, const void *key, const simd_form form,
+                                                           int dim) {
+  __m512d sum[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};
+  for (int d = 0; d < dim; d += 16) {
+    sum[0] = _mm512_fmadd_pd(_mm512_loadu_pd(q + d), eight(key, form, d), sum[0]);
+    sum[1] = _mm512_fmadd_pd(_mm512_loadu_pd(q + d + 8), eight(key, form, d + 8), sum[1]);
+  }
+  return _mm512_reduce_add_pd(_mm512_add_pd(sum[0], sum[1]));
+}
+
+void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot) {
+  const int dim = group->dim;
+  for (int i = 0; i < count; i++) {
+    const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
+    const double *q = group->exact + (list[i] & 0xff) * dim;
+    dot[i] = page->form == SIMD_F32 ? dot_of(q, key, SIMD_F32, dim) : dot_of(q, key, SIMD_BF16, dim);
+  }
+}
+
+const simd_isa simd_avx512 = {
+    .name = "avx512",
+    .what = "AVX-512 F, BW, DQ, VL",
+    .present = present,
+    .f32 = {simd_avx512_filter, simd_avx512_roundings, 0},
+    .load = simd_avx512_load,
+    .peak = simd_avx512_peak,
+    .pick = simd_avx512_pick,
+    .dots = simd_avx512_dots,
+};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the three AVX-512 instruction sets share: the filter of f32 rows and everything after the filter.
+ */
+#ifndef M3IDX_SIMD_AVX512_H
+#define M3IDX_SIMD_AVX512_H
+
+#include "simd.h"
+
+simd_filter_fn simd_avx512_filter;
+int simd_avx512_roundings(int dim);
+uint32_t simd_avx512_load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
+                          simd_form form, void *to, int64_t to_bytes);
+void simd_avx512_peak(float *score, int tokens, const int32_t *visible, float *most);
+int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_t *list);
+void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Peak, pick and dots in plain C: what simd.h asks of an instruction set, for the sets that need no better.
+ */
+#ifndef M3IDX_SIMD_PLAIN_H
+#define M3IDX_SIMD_PLAIN_H
+
+#include <math.h>
+
+#include "simd_convert.h"
+
+static inline void simd_plain_peak(float *score, int tokens, const int32_t *visible, float *most) {
+  float m[SIMD_LANES];
+  for (int l = 0; l < SIMD_LANES; l++) m[l] = -INFINITY;
+  for (int t = 0; t < tokens; t++) {
+    float *row = score + t * SIMD_LANES;
+    if (visible)
+      for (int l = 0; l < SIMD_LANES; l++) row[l] = t < visible[l] ? row[l] : -INFINITY;
+    for (int l = 0; l < SIMD_LANES; l++) m[l] = row[l] > m[l] ? row[l] : m[l];
+  }
+  for (int l = 0; l < SIMD_LANES; l++) most[l] = m[l];
+}
+
+static inline int simd_plain_pick(const float *score, int tokens, const float *least, uint16_t *list) {
+  int count = 0;
+  for (int t = 0; t < tokens; t++)
+    for (int l = 0; l < SIMD_LANES; l++) {
+      list[count] = (uint16_t)(t << 8 | l);
+      count += score[t * SIMD_LANES + l] >= least[l];
+    }
+  return count;
+}
+
+/* Eight chains; dim is a multiple of 16. */
+static inline double simd_plain_dot(const double *q, const void *key, simd_form form, int dim) {
+  double sum[8] = {0};
+  for (int d = 0; d < dim; d += 8) {
+    uint32_t bits[8];
+    if (form == SIMD_F32) {
+      memcpy(bits, (const uint32_t *)key + d, sizeof bits);
+    } else {
+      uint16_t half[8];
+      memcpy(half, (const uint16_t *)key + d, sizeof half);
+      for (int i = 0; i < 8; i++) bits[i] = (uint32_t)half[i] << 16;
+    }
+    for (int i = 0; i < 8; i++) sum[i] += q[d + i] * (double)simd_float(bits[i]);
+  }
+  return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+static inline void simd_plain_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count,
+                                   double *dot) {
+  for (int i = 0; i < count; i++) {
+    const void *key = (const unsigned char *)page->keys + (list[i] >> 8) * page->stride_bytes;
+    dot[i] = simd_plain_dot(group->exact + (list[i] & 0xff) * group->dim, key, page->form, group->dim);
+  }
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Units and threads.  Tiles are cut into page ranges only as far as the threads need it, so a lone long request
+ * uses every core and a large batch pays for no merging; units are dealt out as threads become free.
+ */
+#include "simd_run.h"
+
+#include <fenv.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum { UNITS_PER_THREAD = 6 };
+
+int simd_threads(const m3idx_context *ctx) {
+#ifdef _OPENMP
+  if (omp_in_parallel()) return 1;
+  return ctx->num_threads > 0 ? ctx->num_threads : omp_get_max_threads();
+#else
+  (void)ctx;
+  return 1;
+#endif
+}
+
+static int tile_lanes(const simd_call *call) {
+  return call->dim > SIMD_MAX_DIM / 2 ? SIMD_TILE_LANES / 2 : SIMD_TILE_LANES;
+}
+
+/* Blocks that the last lane of a tile sees, the most of its lanes (S2.3). */
+static int64_t blocks_of(const m3idx_batch *batch, int64_t request, int64_t row) {
+  const int64_t seq_len = batch->seq_lens[request];
+  const int64_t first = batch->mode == M3IDX_PREFILL ? batch->prefix_lens[request] : seq_len - batch->decode_query_len;
+  int64_t keys = first + row + 1;
+  keys = keys < 0 ? 0 : keys > seq_len ? seq_len : keys;
+  return (keys + batch->block_size - 1) / batch->block_size;
+}
+
+static int64_t cost(int lanes, int64_t pages) { return ((int64_t)lanes + 15) / 16 * pages + 1; }
+
+/* Calls step() for every tile. */
+typedef void tile_fn(void *user, const simd_unit *tile);
+
+static void each_tile(const simd_call *call, tile_fn *step, void *user) {
+  const m3idx_batch *batch = call->batch;
+  const int most = tile_lanes(call);
+  for (int64_t r = 0; r < batch->num_requests; r++) {
+    const int prefill = batch->mode == M3IDX_PREFILL;
+    const int64_t first = prefill ? batch->cu_seqlens[r] : r * batch->decode_query_len;
+    const int64_t rows = prefill ? batch->cu_seqlens[r + 1] - first : batch->decode_query_len;
+    for (int64_t lane = 0; lane < rows * call->heads; lane += most) {
+      const int64_t left = rows * call->heads - lane;
+      simd_unit tile = {.request = r, .first_row = first, .first_lane = lane, .lanes = left < most ? (int)left : most};
+      tile.pages = blocks_of(batch, r, (lane + tile.lanes - 1) / call->heads);
+      step(user, &tile);
+    }
+  }
+}
+
+typedef struct cutting {
+  simd_plan *plan;
+  int64_t total, largest; /* cost of everything, and of a unit at most; 0 = do not cut */
+} cutting;
+
+static int64_t range_of(const cutting *cut, const simd_unit *tile) {
+  const int64_t all = cost(tile->lanes, tile->pages);
+  if (!cut->largest || all <= cut->largest) return tile->pages ? tile->pages : 1;
+  const int64_t parts = (all + cut->largest - 1) / cut->largest, pages = (tile->pages + parts - 1) / parts;
+  return (pages + SIMD_RANGE - 1) / SIMD_RANGE * SIMD_RANGE;
+}
+
+static void add_cost(void *user, const simd_unit *tile) {
+  cutting *cut = user;
+  cut->total += cost(tile->lanes, tile->pages);
+}
+
+static void count_units(void *user, const simd_unit *tile) {
+  cutting *cut = user;
+  const int64_t range = range_of(cut, tile);
+  cut->plan->count += tile->pages ? (tile->pages + range - 1) / range : 1;
+}
+
+static void add_units(void *user, const simd_unit *tile) {
+  cutting *cut = user;
+  const int64_t range = range_of(cut, tile), parts = tile->pages ? (tile->pages + range - 1) / range : 1;
+  for (int64_t part = 0; part < parts; part++) {
+    simd_unit *unit = &cut->plan->unit[cut->plan->count++];
+    *unit = *tile;
+    unit->part = (int)part;
+    unit->parts = (int)parts;
+    unit->begin = part * range;
+    unit->end = part + 1 < parts ? unit->begin + range : tile->pages;
+    unit->slot = cut->plan->lanes;
+    cut->plan->lanes += tile->lanes;
+  }
+}
+
+int simd_plan_make(simd_plan *plan, const simd_call *call, int threads) {
+  cutting cut = {.plan = plan};
+  memset(plan, 0, sizeof *plan);
+  each_tile(call, add_cost, &cut);
+  if (threads > 1) cut.largest = cut.total / ((int64_t)threads * UNITS_PER_THREAD) + 1;
+  each_tile(call, count_units, &cut);
+  plan->unit = malloc((size_t)(plan->count ? plan->count : 1) * sizeof *plan->unit);
+  if (!plan->unit) return -1;
+  plan->count = 0;
+  each_tile(call, add_units, &cut);
+  return 0;
+}
+
+/* One block a thread, touched first by the thread that uses it. */
+static simd_scratch *scratch_make(void) {
+  const size_t lane_bytes = (size_t)SIMD_LANES * SIMD_MAX_DIM / 2; /* times an element's size, for 128 dims */
+  const size_t head = (sizeof(simd_scratch) + 63) / 64 * 64;
+  const size_t queries = SIMD_TILE_GROUPS * lane_bytes * (sizeof(float) + sizeof(double));
+  const size_t score = sizeof(float) * SIMD_TOKENS * SIMD_LANES, page = sizeof(float) * SIMD_TOKENS * SIMD_MAX_DIM;
+  const size_t best = sizeof(uint64_t) * SIMD_TILE_LANES * (size_t)simd_best_room(128);
+  unsigned char *at = aligned_alloc(64, head + queries + score + page + best);
+  simd_scratch *scratch = (void *)at;
+  if (!at) return NULL;
+  scratch->work.score = (void *)(at + head + queries);
+  scratch->page_copy = at + head + queries + score;
+  scratch->best_room = (void *)(at + head + queries + score + page);
+  scratch->group[0].q = at + head;
+  return scratch;
+}
+
+void simd_scratch_free(simd_state *state) {
+  for (int i = 0; i < state->threads; i++) free(state->scratch[i]);
+  free(state->scratch);
+  state->scratch = NULL;
+  state->threads = 0;
+}
+
+static int scratch_reserve(simd_state *state, int threads) {
+  if (threads <= state->threads) return 0;
+  simd_scratch **more = realloc(state->scratch, (size_t)threads * sizeof(simd_scratch *));
+  if (!more) return -1;
+  state->scratch = more;
+  for (; state->threads < threads; state->threads++)
+    if (!(state->scratch[state->threads] = scratch_make())) return -1;
+  return 0;
+}
+
+void simd_tile_pack(const simd_call *call, const simd_unit *unit, simd_scratch *scratch) {
+  const size_t elements = (size_t)(call->dim + SIMD_DIM_STEP - 1) / SIMD_DIM_STEP * SIMD_DIM_STEP * SIMD_LANES;
+  unsigned char *at = scratch->group[0].q;
+  scratch->groups = (unit->lanes + SIMD_LANES - 1) / SIMD_LANES;
+  for (int g = 0; g < scratch->groups; g++, at += elements * (sizeof(float) + sizeof(double))) {
+    const int left = unit->lanes - g * SIMD_LANES;
+    scratch->group[g].q = at;
+    scratch->group[g].exact = (void *)(at + elements * sizeof(float));
+    simd_group_pack(call, &scratch->group[g], unit->request, unit->first_row, unit->first_lane + g * SIMD_LANES,
+                    left < SIMD_LANES ? left : SIMD_LANES);
+  }
+}
+
+/* The floating-point environment is the thread's; the caller may have changed it, the bounds want the default. */
+static void run_units(const simd_call *call, const simd_plan *plan, simd_scratch *scratch, simd_unit_fn *run,
+                      void *user) {
+  fenv_t env;
+  fegetenv(&env);
+  fesetenv(FE_DFL_ENV);
+  if (call->isa->enter) call->isa->enter();
+#pragma omp for schedule(dynamic)
+  for (int64_t i = 0; i < plan->count; i++) run(call, &plan->unit[i], scratch, user);
+  if (call->isa->leave) call->isa->leave();
+  fesetenv(&env);
+}
+
+static int thread_number(void) {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+int simd_run(simd_state *state, const simd_call *call, const simd_plan *plan, int threads, simd_unit_fn *run,
+             void *user) {
+  if (threads > plan->count) threads = plan->count > 0 ? (int)plan->count : 1;
+  if (scratch_reserve(state, threads)) return -1;
+#pragma omp parallel num_threads(threads)
+  run_units(call, plan, state->scratch[thread_number()], run, user);
+  return 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a call is cut into units and run on threads.  A unit is a tile (lanes of one request) over a range of pages.
+ */
+#ifndef M3IDX_SIMD_RUN_H
+#define M3IDX_SIMD_RUN_H
+
+#include "backend.h"
+#include "simd_select.h"
+#include "simd_tile.h"
+
+enum {
+  SIMD_TILE_GROUPS = 8, /* of at most 128 dims; half as many of 256 */
+  SIMD_TILE_LANES = SIMD_TILE_GROUPS * SIMD_LANES,
+  SIMD_RANGE = 16 /* page ranges begin at its multiples: 64 bytes of score */
+};
+
+typedef struct simd_unit {
+  int64_t request, first_row; /* first_row: the request's, in the batch */
+  int64_t first_lane;
+  int lanes;
+  int part, parts;    /* this range of pages, and how many the tile has; a tile's units are neighbours */
+  int64_t begin, end; /* the pages */
+  int64_t pages;      /* that some lane of the tile sees */
+  int64_t slot;       /* lanes of all units before this one */
+} simd_unit;
+
+/* A thread's memory, below 1 MiB beside the packed page. */
+typedef struct simd_scratch {
+  simd_group group[SIMD_TILE_GROUPS];
+  int groups;
+  simd_work work;
+  simd_best best[SIMD_TILE_LANES];
+  void *page_copy;                             /* [TOKENS][MAX_DIM] floats */
+  uint64_t *best_room;                         /* [TILE_LANES][simd_best_room(K)] */
+  uint32_t stage[SIMD_TILE_LANES][SIMD_RANGE]; /* scores on their way out */
+} simd_scratch;
+
+/* The context's state. */
+typedef struct simd_state {
+  const simd_isa *isa;
+  int threads;
+  simd_scratch **scratch; /* [threads], each used by one thread only */
+} simd_state;
+
+typedef struct simd_plan {
+  int64_t count, lanes; /* units, and lanes over all of them */
+  simd_unit *unit;      /* malloc'd */
+} simd_plan;
+
+typedef void simd_unit_fn(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user);
+
+/* Threads for this call: one inside the caller's parallel region. */
+int simd_threads(const m3idx_context *ctx);
+/* 0, or -1 = no memory. */
+int simd_plan_make(simd_plan *plan, const simd_call *call, int threads);
+/* Run every unit; 0, or -1 = no memory and nothing was run. */
+int simd_run(simd_state *state, const simd_call *call, const simd_plan *plan, int threads, simd_unit_fn *run,
+             void *user);
+void simd_scratch_free(simd_state *state);
+/* Pack the tile's queries. */
+void simd_tile_pack(const simd_call *call, const simd_unit *unit, simd_scratch *scratch);
+
+m3idx_status simd_score(m3idx_context *ctx, const m3idx_score_args *args);
+m3idx_status simd_topk(m3idx_context *ctx, const m3idx_topk_args *args);
+
+#endif

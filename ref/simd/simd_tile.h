@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One group of lanes against one page: packing, the filter with its bound, and the exact stage.
+ */
+#ifndef M3IDX_SIMD_TILE_H
+#define M3IDX_SIMD_TILE_H
+
+#include "simd.h"
+
+#define SIMD_NAN_BITS UINT32_C(0x7fc00000)
+#define SIMD_MINUS_INF_BITS UINT32_C(0xff800000)
+
+/* An operation, as every thread sees it. */
+typedef struct simd_call {
+  const simd_isa *isa;
+  simd_form form;
+  const m3idx_batch *batch;
+  const m3idx_tensor *q, *index_k;
+  const int32_t *block_table;
+  int64_t block_table_stride;
+  float scale;
+  int64_t init_blocks, local_blocks;
+  int64_t heads, dim;
+} simd_call;
+
+/* What the filter found for a group and a page. */
+typedef struct simd_found {
+  uint32_t active;             /* lanes that see a token of the page */
+  uint32_t whole;              /* of those, lanes beyond the bound's assumptions: every token is a candidate */
+  int32_t visible[SIMD_LANES]; /* tokens that the lane sees; 0 where there is no lane */
+  float most[SIMD_LANES];      /* largest fast dot over tokens that are not wild, -inf if none */
+  float error[SIMD_LANES];     /* bound of |fast - exact| of those; means nothing where whole */
+} simd_found;
+
+/* A thread's buffers for the two. */
+typedef struct simd_work {
+  float *score;                                /* [TOKENS][LANES] */
+  uint16_t list[SIMD_LANES * SIMD_TOKENS + 1]; /* pick() may write one past the last */
+  double dot[SIMD_LANES * SIMD_TOKENS];
+} simd_work;
+
+/* bf16 where the instruction set has such a filter and both formats are exact in bf16, else f32. */
+simd_form simd_form_of(const simd_isa *isa, m3idx_dtype q, m3idx_dtype k);
+
+/* Lanes first_lane .. + lanes - 1 of the request whose first row is first_row.  group->q and group->exact are
+ * room for SIMD_LANES * dim (rounded up to SIMD_DIM_STEP) elements, 64-byte aligned. */
+void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, int64_t first_row, int64_t first_lane,
+                     int lanes);
+
+/* The first `tokens` of a page; `copy` is room for SIMD_TOKENS rows of SIMD_MAX_DIM floats. */
+void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int tokens, void *copy);
+
+/* Run the filter.  first_key is the position of the page's token 0; some lane sees it. */
+void simd_find(const simd_call *call, const simd_group *group, const simd_page *page, int64_t first_key,
+               simd_work *work, simd_found *found);
+
+/* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
+ * bits are left alone.  first_row is the request's, id the page's. */
+void simd_settle(const simd_call *call, const simd_group *group, const simd_page *page, const simd_found *found,
+                 simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits);
+
+#endif
