@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * m3idx run: a case's outputs from one backend, written with the case.  With --backend ref that is its golden.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "casefile.h"
+#include "tool.h"
+
+enum { OUTPUT = TOOL_FIRST_OPTION, BACKEND, THREADS, DEVICE, NO_SCORE, QUIET };
+
+typedef struct run_options {
+  char *output, *backend;
+  int threads, device, no_score;
+  bool quiet;
+} run_options;
+
+static int run(const char *verb, const run_options *o, const char *input) {
+  char why[CASE_MESSAGE_BYTES] = "", what[64];
+  m3idx_case view;
+  m3idx_context *ctx;
+  case_file file;
+  bool choose = !o->backend || !strcmp(o->backend, "auto");
+  if (tool_read(verb, input, &file)) return EXIT_USAGE;
+  if (case_view(&file, &view, why)) {
+    case_file_free(&file);
+    return tool_fail(verb, EXIT_USAGE, "%s: %s", input, why);
+  }
+  m3idx_status status = m3idx_open(
+      &ctx, &(m3idx_options){.backend = o->backend, .num_threads = o->threads, .device = o->device}, why, sizeof why);
+  if (status) {
+    case_file_free(&file);
+    return tool_fail(verb, tool_exit_status(status), "--backend %s: %s", o->backend ? o->backend : "auto", why);
+  }
+  if (choose) fprintf(stderr, "%s: %s\n", verb, m3idx_backend_reason(ctx));
+  snprintf(what, sizeof what, "%s on backend %s", case_op_name(view.op), m3idx_backend_name(ctx));
+  progress_begin(what, o->quiet);
+  status = case_run(ctx, &file, !o->no_score, why);
+  progress_end();
+  int result = EXIT_OK;
+  if (status)
+    result = tool_fail(verb, tool_exit_status(status), "%s: %s", input, why);
+  else if (casefile_write(o->output, &file, why))
+    result = tool_fail(verb, EXIT_USAGE, "%s", why);
+  m3idx_close(ctx);
+  case_file_free(&file);
+  return result;
+}
+
+int verb_run(int argc, const char **argv) {
+  run_options o = {0};
+  const struct poptOption options[] = {
+      {"output", 'o', POPT_ARG_STRING, NULL, OUTPUT, "where to write the case and its outputs; needed", "FILE"},
+      {"backend", 'b', POPT_ARG_STRING, NULL, BACKEND,
+       "ref, cpu, hip or auto; auto (default) takes hip where a device works, else cpu, and says so", "NAME"},
+      {"threads", 't', POPT_ARG_INT, &o.threads, THREADS, "CPU threads; 0 (default) = as many as OpenMP takes", "N"},
+      {"device", 'd', POPT_ARG_INT, &o.device, DEVICE, "device of backend hip (default 0)", "N"},
+      {"no-score", 0, POPT_ARG_NONE, &o.no_score, NO_SCORE, "select straight from q and keys; leaves no score", NULL},
+      {"quiet", 'q', POPT_ARG_NONE, NULL, QUIET, "no progress", NULL},
+      TOOL_HELP_OPTION,
+      POPT_TABLEEND,
+  };
+  tool_args a;
+  tool_begin(&a, argc, argv, options, "CASE -o FILE", NULL);
+  for (int val; (val = tool_next(&a, 1)) >= 0;) {
+    char **text = val == OUTPUT ? &o.output : val == BACKEND ? &o.backend : NULL;
+    if (val == QUIET) o.quiet = true;
+    if (!text) continue;
+    free(*text);
+    *text = poptGetOptArg(a.popt);
+  }
+  if (!tool_leave(&a) && !o.output) a.status = tool_fail(argv[0], EXIT_USAGE, "-o: missing, where to write");
+  if (!tool_leave(&a) && (o.threads < 0 || o.threads > 4096))
+    a.status = tool_fail(argv[0], EXIT_USAGE, "--threads %d: must be 0..4096", o.threads);
+  if (!tool_leave(&a)) a.status = run(argv[0], &o, a.files[0]);
+  free(o.output);
+  free(o.backend);
+  tool_end(&a);
+  return a.status;
+}
