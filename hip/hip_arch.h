@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernels may ask of a GPU, and the only file that knows how a GPU is asked: architectures, wave size,
+ * lanes, cross-lane operations, barriers, group memory (LDS), scoped atomics, launches.
+ *
+ * The kernel files are one source for three targets.  This header carries HIP's own (gfx942, gfx950).  Another
+ * target puts its own <hip/hip_runtime.h> in front, defines HIPK_TARGET and provides the same names:
+ * tests/silicon renames them for nvcc, tests/simt executes them on the host and watches every access.
+ *
+ * The dialect that all targets agree on:
+ *   - Global memory is reached through gptr<T> (made by global()), group memory through lds<T> (declared by
+ *     HIPK_LDS).  Both are plain pointers on a GPU.  `p[i]` reads or writes one element; load<T>(p, byte)
+ *     reads a T from a byte pointer.
+ *   - A cross-lane operation or wave_sync() is reached by all lanes of the wave together, a barrier() by all
+ *     lanes of the group.  No lane returns before another's cross-lane operation or barrier.
+ *   - Lanes of a wave see one another's memory after wave_sync(), lanes of a group after barrier(), groups only
+ *     through arrive().  Shuffles and ballots order no memory.
+ *   - A mask has one bit a lane; bits at or past WAVE are zero.
+ * Nothing here judges numbers: float arithmetic is IEEE, subnormals kept, contraction only by fused().
+ */
+#ifndef M3IDX_HIP_ARCH_H
+#define M3IDX_HIP_ARCH_H
+
+#include <hip/hip_runtime.h>
+#include <stdint.h>
+
+namespace hipk {
+
+/* Sixteen bytes, the widest access of one lane. */
+struct alignas(16) u32x4 {
+  uint32_t x, y, z, w;
+};
+
+} // namespace hipk
+
+#ifndef HIPK_TARGET
+
+#define HIPK_KERNEL(threads) __global__ __launch_bounds__(threads) void
+#define HIPK_DEVICE __device__ __forceinline__
+#define HIPK_LDS(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
+
+namespace hipk {
+
+constexpr int WAVE = 64; /* gfx942 and gfx950 alike */
+
+template <class T> using gptr = T *;
+template <class T> using lds = T *;
+template <class T> HIPK_DEVICE gptr<T> global(T *pointer) { return pointer; }
+template <class T> HIPK_DEVICE T load(gptr<const unsigned char> base, int64_t byte) {
+  return *reinterpret_cast<const T *>(base + byte);
+}
+
+HIPK_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+HIPK_DEVICE int group_index() { return static_cast<int>(blockIdx.x); }
+HIPK_DEVICE int group_count() { return static_cast<int>(gridDim.x); }
+HIPK_DEVICE int lane_index() { return static_cast<int>(threadIdx.x & (WAVE - 1)); }
+/* The wave's number in its group; uniform, and said so to the compiler. */
+HIPK_DEVICE int wave_index() { return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x / WAVE)); }
+
+HIPK_DEVICE void barrier() { __syncthreads(); }
+HIPK_DEVICE void wave_sync() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
+HIPK_DEVICE uint64_t ballot(bool vote) { return __ballot(vote); }
+template <class T> HIPK_DEVICE T shuffle(T value, int lane) { return __shfl(value, lane, WAVE); }
+template <int Mask, class T> HIPK_DEVICE T shuffle_xor(T value) { return __shfl_xor(value, Mask, WAVE); }
+
+HIPK_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
+HIPK_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
+HIPK_DEVICE float half_float(uint16_t x) { return static_cast<float>(__builtin_bit_cast(_Float16, x)); }
+HIPK_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+HIPK_DEVICE double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+HIPK_DEVICE float larger(float a, float b) { return __builtin_fmaxf(a, b); } /* a NaN gives way */
+HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
+HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<unsigned long long>(mask)) - 1; } /* mask != 0 */
+HIPK_DEVICE int highest_bit(uint64_t mask) { return 63 - __clzll(static_cast<long long>(mask)); }        /* mask != 0 */
+
+/* Count one more arrival and return how many there were, acquire-release at the scope of the device: who sees
+ * all others counted sees all that they wrote before they arrived. */
+HIPK_DEVICE uint32_t arrive(gptr<uint32_t> counter) {
+  return __hip_atomic_fetch_add(counter, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+}
+HIPK_DEVICE void reset(gptr<uint32_t> counter) {
+  __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+/* The kernel's own parameters again, read where they are used: `params` is the only parameter of the kernel.
+ * Keeps what only the end of a kernel needs out of scalar registers until then. */
+template <class P> HIPK_DEVICE const P &reread(const P &) {
+  auto segment = __builtin_amdgcn_kernarg_segment_ptr(); /* in the address space of constants */
+  asm volatile("" : "+s"(segment));
+  return *(const P *)segment;
+}
+
+template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, hipStream_t stream, const P &params) {
+  kernel<<<dim3(static_cast<unsigned>(groups)), dim3(static_cast<unsigned>(threads)), 0, stream>>>(params);
+}
+
+} // namespace hipk
+
+#endif
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host as a target of the kernel files: the names that hip/hip_arch.h asks for, on the SIMT executor.
+ * Stands in front of HIP's header of this name.  HIPK_WAVE is 64 or 32.
+ */
+#ifndef M3IDX_SIMT_TARGET_H
+#define M3IDX_SIMT_TARGET_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <type_traits>
+
+#include "simt.h"
+
+typedef void *hipStream_t;
+
+#define HIPK_TARGET "simt"
+#define HIPK_KERNEL(threads) static void
+#define HIPK_DEVICE inline
+#define HIPK_LDS(type, name, count) const lds<type> name = group_array<type>(count)
+#define HIPK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+namespace hipk {
+
+constexpr int WAVE = HIPK_WAVE;
+
+/* An index and where it was written. */
+struct index_at {
+  int64_t value;
+  simt::site where;
+  template <class I, class = typename std::enable_if<std::is_integral<I>::value>::type>
+  index_at(I i, HIPK_HERE) : value(static_cast<int64_t>(i)), where{file, line} {}
+};
+
+template <class T> struct gref {
+  T *at;
+  const simt::range *range;
+  simt::site where;
+  operator typename std::remove_const<T>::type() const {
+    simt::watch(range, at, sizeof(T), false, where);
+    return *at;
+  }
+  const gref &operator=(const T &value) const {
+    simt::watch(range, at, sizeof(T), true, where);
+    *at = value;
+    return *this;
+  }
+  const gref &operator=(const gref &other) const { return *this = static_cast<T>(other); }
+};
+
+template <class T> struct gptr {
+  T *at;
+  const simt::range *range;
+  gref<T> operator[](index_at i) const { return gref<T>{at + i.value, range, i.where}; }
+  gptr operator+(int64_t i) const { return gptr{at + i, range}; }
+  explicit operator bool() const { return at != nullptr; }
+};
+template <class T> gptr<T> global(T *pointer) { return gptr<T>{pointer, simt::find_range(pointer)}; }
+template <class T> T load(gptr<const unsigned char> base, int64_t byte, HIPK_HERE) {
+  T value;
+  if (reinterpret_cast<uintptr_t>(base.at + byte) % alignof(T)) simt::misaligned(simt::site{file, line});
+  simt::watch(base.range, base.at + byte, sizeof value, false, simt::site{file, line});
+  memcpy(&value, base.at + byte, sizeof value);
+  return value;
+}
+
+template <class T> struct lref {
+  T *base;
+  uint32_t bound;
+  index_at i;
+  operator T() const {
+    simt::watch_group(base, bound, i.value * static_cast<int64_t>(sizeof(T)), sizeof(T), false, i.where);
+    return base[i.value];
+  }
+  const lref &operator=(const T &value) const {
+    simt::watch_group(base, bound, i.value * static_cast<int64_t>(sizeof(T)), sizeof(T), true, i.where);
+    base[i.value] = value;
+    return *this;
+  }
+  const lref &operator=(const lref &other) const { return *this = static_cast<T>(other); }
+};
+
+/* `base` and `bound` are the whole array's; an offset keeps them. */
+template <class T> struct lds {
+  T *base;
+  uint32_t bound;
+  int64_t offset;
+  lref<T> operator[](index_at i) const {
+    i.value += offset;
+    return lref<T>{base, bound, i};
+  }
+  lds operator+(int64_t i) const { return lds{base, bound, offset + i}; }
+};
+template <class T> lds<T> group_array(int64_t count, HIPK_HERE) {
+  uint32_t bound;
+  void *base = simt::group_array(static_cast<size_t>(count) * sizeof(T), simt::site{file, line}, &bound);
+  return lds<T>{static_cast<T *>(base), bound, 0};
+}
+
+inline int thread_index() { return simt::current_thread; }
+inline int group_index() { return simt::current_group; }
+inline int group_count() { return simt::current_group_count; }
+inline int lane_index() { return simt::current_thread % WAVE; }
+inline int wave_index() { return simt::current_thread / WAVE; }
+
+inline void barrier(HIPK_HERE) { simt::barrier(simt::site{file, line}); }
+inline void wave_sync(HIPK_HERE) { simt::wave_op(simt::OP_SYNC, nullptr, nullptr, 0, 0, simt::site{file, line}); }
+inline uint64_t ballot(bool vote, HIPK_HERE) {
+  uint64_t mask;
+  simt::wave_op(simt::OP_BALLOT, nullptr, &mask, 0, vote, simt::site{file, line});
+  return mask;
+}
+template <class T> T shuffle(T value, int lane, HIPK_HERE) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves at most eight bytes");
+  T out;
+  simt::wave_op(simt::OP_SHUFFLE, &value, &out, sizeof value, lane, simt::site{file, line});
+  return out;
+}
+template <int Mask, class T> T shuffle_xor(T value, HIPK_HERE) {
+  return shuffle(value, lane_index() ^ Mask, file, line);
+}
+
+inline uint32_t float_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline float bits_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+/* binary16 to binary32: move the fraction, rebias the exponent by a multiplication that also makes subnormals. */
+inline float half_float(uint16_t x) {
+  const uint32_t magnitude = static_cast<uint32_t>(x & 0x7fff) << 13, sign = static_cast<uint32_t>(x & 0x8000) << 16;
+  if (magnitude >= 0x0f800000) return bits_float(sign | 0x70000000 | magnitude);
+  return bits_float(sign | float_bits(bits_float(magnitude) * 0x1p112f));
+}
+inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
+inline double fused(double a, double b, double c) { return fma(a, b, c); }
+inline float larger(float a, float b) { return fmaxf(a, b); }
+inline int count_bits(uint64_t mask) { return __builtin_popcountll(mask); }
+inline int lowest_bit(uint64_t mask) { return __builtin_ctzll(mask); }
+inline int highest_bit(uint64_t mask) { return 63 - __builtin_clzll(mask); }
+
+inline uint32_t arrive(gptr<uint32_t> counter, HIPK_HERE) {
+  return simt::fetch_add(counter.at, 1, simt::ACQUIRE_RELEASE, simt::site{file, line});
+}
+inline void reset(gptr<uint32_t> counter, HIPK_HERE) { simt::store(counter.at, 0, simt::site{file, line}); }
+
+template <class P> const P &reread(const P &params) { return params; }
+
+template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, hipStream_t, const P &params) {
+  simt::run(groups, threads, [&] { kernel(params); });
+}
+
+} // namespace hipk
+
+#endif
