@@ -12,12 +12,12 @@
 /* One output row: the best of the ids that this call sees, first_block <= id < N. */
 static void select_row(const m3idx_select_args *args, int64_t head, int64_t row, ref_best *best) {
   int64_t blocks = args->batch ? ref_row_of(args->batch, row).blocks : args->num_blocks[row];
-  const float *score = args->score + head * args->score_stride_head + row * args->score_stride_row;
+  const int64_t first = head * args->score_stride_head + row * args->score_stride_row; /* score may be NULL if empty */
   ref_best_clear(best, args->topk);
   for (int64_t column = 0; column < args->max_block && args->first_block + column < blocks; column++) {
     int64_t id = args->first_block + column;
     uint32_t bits;
-    memcpy(&bits, &score[column], sizeof bits);
+    memcpy(&bits, &args->score[first + column], sizeof bits);
     bits = ref_forced(bits, id, blocks, args->init_blocks, args->local_blocks);
     ref_best_offer(best, ref_key(bits, id, &args->contract));
   }

@@ -14,7 +14,7 @@ enum { HEADS = 2, ROWS = 3, WIDTH = 300, MAX_K = 128, MAX_PARTS = 16, LINES = HE
 static m3idx_context *ctx;
 
 static void open_ref(void) {
-  const m3idx_options options = {.backend = "ref"};
+  const m3idx_options options = {.backend = "ref", .num_threads = 1}; /* many tiny calls */
   char why[512];
   if (m3idx_open(&ctx, &options, why, sizeof why)) ck_abort_msg("%s", why);
 }
