@@ -107,7 +107,7 @@ m3idx_status m3idx_plan(m3idx_context *ctx, m3idx_op op, const void *args, size_
   if (status) return status;
   if (!workspace_bytes) return m3idx_fail(ctx, M3IDX_INVALID, "workspace_bytes is NULL");
   size_t bytes = 0;
-  if (ctx->backend->plan) status = ctx->backend->plan(ctx, op, &r.args, &bytes);
+  if (ctx->backend->plan && !r.nothing) status = ctx->backend->plan(ctx, op, &r.args, &bytes);
   if (!status) *workspace_bytes = bytes;
   return status;
 }
@@ -115,35 +115,35 @@ m3idx_status m3idx_plan(m3idx_context *ctx, m3idx_op op, const void *args, size_
 m3idx_status m3idx_score(m3idx_context *ctx, const m3idx_score_args *args) {
   m3idx_resolved r;
   m3idx_status status = enter(ctx, M3IDX_OP_score, args, &r);
-  return status ? status : ctx->backend->score(ctx, &r.args.score);
+  return status || r.nothing ? status : ctx->backend->score(ctx, &r.args.score);
 }
 
 m3idx_status m3idx_select(m3idx_context *ctx, const m3idx_select_args *args) {
   m3idx_resolved r;
   m3idx_status status = enter(ctx, M3IDX_OP_select, args, &r);
-  return status ? status : ctx->backend->select(ctx, &r.args.select);
+  return status || r.nothing ? status : ctx->backend->select(ctx, &r.args.select);
 }
 
 m3idx_status m3idx_merge(m3idx_context *ctx, const m3idx_merge_args *args) {
   m3idx_resolved r;
   m3idx_status status = enter(ctx, M3IDX_OP_merge, args, &r);
-  return status ? status : ctx->backend->merge(ctx, &r.args.merge);
+  return status || r.nothing ? status : ctx->backend->merge(ctx, &r.args.merge);
 }
 
 m3idx_status m3idx_topk(m3idx_context *ctx, const m3idx_topk_args *args) {
   m3idx_resolved r;
   m3idx_status status = enter(ctx, M3IDX_OP_topk, args, &r);
-  return status ? status : ctx->backend->topk(ctx, &r.args.topk);
+  return status || r.nothing ? status : ctx->backend->topk(ctx, &r.args.topk);
 }
 
 m3idx_status m3idx_sparse_table(m3idx_context *ctx, const m3idx_sparse_table_args *args) {
   m3idx_resolved r;
   m3idx_status status = enter(ctx, M3IDX_OP_sparse_table, args, &r);
-  return status ? status : ctx->backend->sparse_table(ctx, &r.args.sparse_table);
+  return status || r.nothing ? status : ctx->backend->sparse_table(ctx, &r.args.sparse_table);
 }
 
 m3idx_status m3idx_cache_insert(m3idx_context *ctx, const m3idx_cache_insert_args *args) {
   m3idx_resolved r;
   m3idx_status status = enter(ctx, M3IDX_OP_cache_insert, args, &r);
-  return status ? status : ctx->backend->cache_insert(ctx, &r.args.cache_insert);
+  return status || r.nothing ? status : ctx->backend->cache_insert(ctx, &r.args.cache_insert);
 }

@@ -4,8 +4,9 @@
  * Internal, shared by api.c, ref/, ref/simd/ and the HIP plugin.  No arithmetic.
  *
  * A slot may rely on what the door (check.c) has established: shapes, strides and contents are within
- * bounds, outputs do not overlap, zero fields that mean a default have been resolved (see m3idx_resolve_*
- * in check.h), and at least one output is wanted.  With device memory the contents are not checked.
+ * bounds, outputs do not overlap, zero fields that mean a default have been resolved (see m3idx_resolved in
+ * check.h), and there is at least one output byte to write: an empty launch never reaches a slot.  Inputs that
+ * are empty (no columns, no live block) may still be NULL.  With device memory the contents are not checked.
  *
  * A slot returns M3IDX_OK after writing every output byte that the operation defines and no other, or a
  * status by m3idx_fail() having written none.  It never falls back to another backend.

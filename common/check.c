@@ -115,7 +115,7 @@ m3idx_status m3idx_check_score(m3idx_context *ctx, const m3idx_score_args *args,
                                &a->score_stride_row, batch->num_rows, "max_block", batch->max_block) &&
                  rows(ctx, &buffers, "score", a->score, a->q.shape[1], batch->num_rows, batch->max_block,
                       a->score_stride_head, a->score_stride_row, true) &&
-                 check_buffers_apart(ctx, &buffers));
+                 check_buffers_apart(ctx, &buffers, &out->nothing));
 }
 
 /* Where N comes from: exactly one of batch and num_blocks (S4.7: a live N above the columns is an error). */
@@ -162,7 +162,7 @@ m3idx_status m3idx_check_select(m3idx_context *ctx, const m3idx_select_args *arg
                  (!a->topk_idx || rows(ctx, &buffers, "topk_idx", a->topk_idx, a->num_heads, a->num_rows, a->topk,
                                        a->topk_stride_head, a->topk_stride_row, true)) &&
                  (!a->keys || keys_out(ctx, &buffers, "keys", a->keys, a->num_heads, a->num_rows, a->topk)) &&
-                 check_buffers_apart(ctx, &buffers));
+                 check_buffers_apart(ctx, &buffers, &out->nothing));
 }
 
 /* S4.4: the low word of a key that is not empty names a block id, and ids are int32. */
@@ -202,7 +202,7 @@ m3idx_status m3idx_check_merge(m3idx_context *ctx, const m3idx_merge_args *args,
       (!a->topk_idx || rows(ctx, &buffers, "topk_idx", a->topk_idx, a->num_heads, a->num_rows, a->topk,
                             a->topk_stride_head, a->topk_stride_row, true)) &&
       (!a->merged_keys || keys_out(ctx, &buffers, "merged_keys", a->merged_keys, a->num_heads, a->num_rows, a->topk)) &&
-      check_buffers_apart(ctx, &buffers) && (ctx->memory != M3IDX_HOST || keys_decode(ctx, a)));
+      check_buffers_apart(ctx, &buffers, &out->nothing) && (ctx->memory != M3IDX_HOST || keys_decode(ctx, a)));
 }
 
 m3idx_status m3idx_check_topk(m3idx_context *ctx, const m3idx_topk_args *args, m3idx_resolved *out) {
@@ -224,7 +224,7 @@ m3idx_status m3idx_check_topk(m3idx_context *ctx, const m3idx_topk_args *args, m
     a->sparse = &out->sparse;
     if (!sparse_out(ctx, &buffers, batch, &out->sparse, a->q.shape[1], a->topk)) return M3IDX_INVALID;
   }
-  return verdict(check_buffers_apart(ctx, &buffers));
+  return verdict(check_buffers_apart(ctx, &buffers, &out->nothing));
 }
 
 m3idx_status m3idx_check_sparse_table(m3idx_context *ctx, const m3idx_sparse_table_args *args, m3idx_resolved *out) {
@@ -240,7 +240,7 @@ m3idx_status m3idx_check_sparse_table(m3idx_context *ctx, const m3idx_sparse_tab
                  rows(ctx, &buffers, "topk_idx", a->topk_idx, a->num_heads, batch->num_rows, a->topk,
                       a->topk_stride_head, a->topk_stride_row, false) &&
                  sparse_out(ctx, &buffers, batch, &a->sparse, a->num_heads, a->topk) &&
-                 check_buffers_apart(ctx, &buffers));
+                 check_buffers_apart(ctx, &buffers, &out->nothing));
 }
 
 m3idx_status m3idx_check_cache_insert(m3idx_context *ctx, const m3idx_cache_insert_args *args, m3idx_resolved *out) {
@@ -263,7 +263,8 @@ m3idx_status m3idx_check_cache_insert(m3idx_context *ctx, const m3idx_cache_inse
     return M3IDX_INVALID;
   if (!check_array_add(ctx, &buffers, "slot_mapping", a->slot_mapping, sizeof *a->slot_mapping, alignof(int64_t),
                        key->shape[1], false) ||
-      !check_buffers_apart(ctx, &buffers))
+      !check_buffers_apart(ctx, &buffers, &out->nothing))
     return M3IDX_INVALID;
+  if (key->shape[1] == 0) out->nothing = 1;
   return ctx->memory == M3IDX_DEVICE_MEMORY ? M3IDX_OK : check_slots(ctx, a->slot_mapping, key->shape[1], slots);
 }

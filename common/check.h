@@ -11,6 +11,7 @@
 /* A call's arguments with every default filled in: strides set, block_size 128 for 0, scale 1 for 0,
  * page_stride 8 for 0, batch and sparse pointing at the copies held here. */
 typedef struct m3idx_resolved {
+  int nothing; /* no output byte to write: a good call, and no slot is called */
   m3idx_batch batch;
   m3idx_sparse_out sparse;
   union {

@@ -109,7 +109,10 @@ bool check_array_add(m3idx_context *ctx, check_buffers *buffers, const char *nam
   return check_view_add(ctx, buffers, &v);
 }
 
-bool check_buffers_apart(m3idx_context *ctx, const check_buffers *buffers) {
+bool check_buffers_apart(m3idx_context *ctx, const check_buffers *buffers, int *nothing) {
+  *nothing = 1;
+  for (int i = 0; i < buffers->count; i++)
+    if (buffers->at[i].output) *nothing = 0;
   for (int i = 0; i < buffers->count; i++)
     for (int j = 0; buffers->at[i].output && j < buffers->count; j++) {
       const check_buffer *a = &buffers->at[i], *b = &buffers->at[j];

@@ -56,8 +56,8 @@ bool check_view_add(m3idx_context *ctx, check_buffers *buffers, const check_view
 /* A dense array of count elements. */
 bool check_array_add(m3idx_context *ctx, check_buffers *buffers, const char *name, const void *data,
                      size_t element_bytes, size_t alignment, int64_t count, bool output);
-/* Every output against every other buffer. */
-bool check_buffers_apart(m3idx_context *ctx, const check_buffers *buffers);
+/* Every output against every other buffer; *nothing = no output has a byte. */
+bool check_buffers_apart(m3idx_context *ctx, const check_buffers *buffers, int *nothing);
 
 /* Strides of a [outer][inner][width] array, a zero field resolved to dense: inner >= width. */
 bool check_strides(m3idx_context *ctx, const char *outer_name, const char *inner_name, int64_t *outer_stride,

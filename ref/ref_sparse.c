@@ -16,7 +16,7 @@ static void write_block(int32_t *pages, int64_t block_page, int64_t page_stride,
 void ref_sparse_row(const m3idx_batch *batch, const m3idx_sparse_out *out, int64_t row, int64_t head, int64_t heads,
                     const int32_t *ids, int64_t topk) {
   ref_row at = ref_row_of(batch, row);
-  const int32_t *block_pages = out->block_table + at.request * out->block_table_stride;
+  const int64_t pages_at = at.request * out->block_table_stride; /* the table may be NULL where no row has a block */
   int32_t *table = out->table + (row * heads + head) * out->table_stride;
   int64_t causal = at.position + 1 > 0 ? at.position + 1 : 0;
   int64_t self = causal > 0 ? at.position / BLOCK_TOKENS : -1; /* S5.4: a padded row has no valid id */
@@ -24,13 +24,14 @@ void ref_sparse_row(const m3idx_batch *batch, const m3idx_sparse_out *out, int64
 
   for (int64_t k = 0; k < topk; k++) {
     if (ids[k] >= 0 && ids[k] < self) {
-      write_block(table + full * PAGES_PER_BLOCK, block_pages[ids[k]], out->page_stride, head, heads);
+      write_block(table + full * PAGES_PER_BLOCK, out->block_table[pages_at + ids[k]], out->page_stride, head, heads);
       full++;
     } else if (ids[k] >= 0 && ids[k] == self) {
       tail = 1;
     }
   }
-  if (tail) write_block(table + full * PAGES_PER_BLOCK, block_pages[self], out->page_stride, head, heads);
+  if (tail)
+    write_block(table + full * PAGES_PER_BLOCK, out->block_table[pages_at + self], out->page_stride, head, heads);
   for (int64_t slot = (full + tail) * PAGES_PER_BLOCK; slot < topk * PAGES_PER_BLOCK; slot++) table[slot] = 0;
 
   int64_t context = BLOCK_TOKENS * full;

@@ -73,7 +73,7 @@ typedef struct change {
 typedef struct row {
   const char *id;
   call call;
-  change changes[6];
+  change changes[8];
   const char *want; /* part of the sentence; NULL = the call is good */
 } row;
 
@@ -81,11 +81,13 @@ typedef struct row {
 #define MOST INT64_MAX
 #define HALF (INT64_MAX / 2 + 1)
 
-/* Change a good world as the row says, make the call and compare status, sentence and bytes. */
-void judge_row(m3idx_context *ctx, const row *r);
+/* Change a good world as the row says, make the call on each backend and compare status, sentence and bytes. */
+void judge_row(const row *r);
 
-/* Fixtures of a test case: one context on ref. */
-extern m3idx_context *door_ctx;
+/* Fixtures of a test case: a context on each backend that works in host memory, ref first. */
+enum { DOOR_BACKENDS = 4 };
+extern m3idx_context *door_ctx[DOOR_BACKENDS];
+extern int door_count;
 void door_open(void);
 void door_close(void);
 

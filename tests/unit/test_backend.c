@@ -202,6 +202,9 @@ START_TEST(slots) {
   ck_assert_int_eq(m3idx_topk(ctx, &topk), M3IDX_UNSUPPORTED);
   ck_assert_str_eq(m3idx_message(ctx), "backend hip does not implement topk");
   ck_assert_int_eq(ids[0], 7);
+  t.batch.num_requests = t.batch.num_rows = t.args.q.shape[0] = t.cu_seqlens[1] = 0;
+  ck_assert_int_eq(m3idx_score(ctx, &t.args), M3IDX_OK); /* nothing to write: the slot, which fails, is not called */
+  make_tiny(&t);
   m3idx_topk_args bad = topk;
   bad.topk = 0;
   ck_assert_int_eq(m3idx_topk(ctx, &bad), M3IDX_INVALID); /* the door comes before the slot */

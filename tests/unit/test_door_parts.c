@@ -215,13 +215,13 @@ static const row insert_rows[] = {
     {"good-same-format", INSERT, {{I32, AT(insert.key.dtype), M3IDX_E4M3FN}}, NULL},
 };
 
-START_TEST(select) { judge_row(door_ctx, &select_rows[_i]); }
+START_TEST(select) { judge_row(&select_rows[_i]); }
 END_TEST
-START_TEST(merge) { judge_row(door_ctx, &merge_rows[_i]); }
+START_TEST(merge) { judge_row(&merge_rows[_i]); }
 END_TEST
-START_TEST(sparse) { judge_row(door_ctx, &sparse_rows[_i]); }
+START_TEST(sparse) { judge_row(&sparse_rows[_i]); }
 END_TEST
-START_TEST(insert) { judge_row(door_ctx, &insert_rows[_i]); }
+START_TEST(insert) { judge_row(&insert_rows[_i]); }
 END_TEST
 
 int main(void) {
