@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The HIP sources on a real GPU of the other vendor: builds everything with nvcc, runs the conformance harness on
+# it, graph replays, the compute sanitizer and the timings, and prints a table of verdicts last.  Needs an NVIDIA
+# GPU, CUDA 13, cmake and ninja; no other library.  Logs and figures go to $OUT (build/silicon/out without it).
+# SILICON_ARCH (sm_90), SILICON_JOBS (all cores), SILICON_STEPS ("conform replay memcheck racecheck bench").
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")/../.." || exit 2
+build=build/silicon
+out=${OUT:-$build/out}
+steps=${SILICON_STEPS:-conform replay memcheck racecheck bench}
+mkdir -p "$out" "$build"
+started=$SECONDS
+deadline=$((SECONDS + ${SILICON_SECONDS:-470})) # all of it, whatever hangs
+export PATH=$PATH:/usr/local/cuda/bin
+verdicts=()
+failed=0
+
+# step NAME SECONDS COMMAND...: run within the time, keep the log, note the verdict.
+step() {
+  local name=$1 limit=$2 log=$out/$1.log status=0 began=$SECONDS
+  shift 2
+  ((limit < deadline - SECONDS)) || limit=$((deadline > SECONDS ? deadline - SECONDS : 1))
+  timeout "$limit" "$@" >"$log" 2>&1 || status=$?
+  verdicts+=("$(printf '%-10s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo PASS || echo "FAIL $status")" $((SECONDS - began)) \
+    "$(tail -n 1 "$log" | cut -c 1-100)")")
+  [ $status = 0 ] || { failed=1; tail -n 30 "$log"; }
+  return $status
+}
+wanted() { [[ " $steps " == *" $1 "* ]]; }
+
+export M3IDX_HIP_PLUGIN=$PWD/$build/libm3idx_hip.so
+conform=$build/tests/conform/conform
+sanitizer=(compute-sanitizer --error-exitcode 9 --target-processes all --print-limit 20)
+make="cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DM3IDX_SILICON=ON -DM3IDX_HIP=OFF -DM3IDX_TOOLS=OFF"
+make+=" -DM3IDX_SILICON_ARCH=${SILICON_ARCH:-sm_90} && cmake --build $build -j ${SILICON_JOBS:-$(nproc)}"
+if step build 240 bash -c "$make"; then
+  if wanted conform; then step conform 200 "$conform" --backend hip --level full; fi
+  if wanted replay; then step replay 120 "$build/tests/silicon/silicon_replay" 1000; fi
+  if wanted memcheck; then step memcheck 120 "${sanitizer[@]}" --tool memcheck "$conform" --backend hip --level smoke; fi
+  if wanted racecheck; then step racecheck 120 "${sanitizer[@]}" --tool racecheck "$conform" --backend hip --level smoke; fi
+  if wanted bench; then
+    step bench 120 "$build/tests/silicon/silicon_bench" "$out/bench.json"
+    cat "$out/bench.log"
+  fi
+fi
+{
+  nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,memory.total --format=csv,noheader
+  nvcc --version | tail -n 2 | head -n 1
+  printf '%s\n' "${verdicts[@]}"
+  echo "total $((SECONDS - started)) s"
+} 2>&1 | tee "$out/verdicts.txt"
+exit $failed

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * NVIDIA GPUs as a target of the HIP sources, compiled by nvcc: the names of hip/hip_arch.h for waves of 32, and
+ * the runtime functions that the host side calls.  The build puts it in front as <hip/hip_runtime.h>.  Renames
+ * only: what a name does here it does by one CUDA function or instruction.  The host part reads as plain C++.
+ */
+#ifndef M3IDX_SILICON_TARGET_H
+#define M3IDX_SILICON_TARGET_H
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/* ---- the runtime ---- */
+
+typedef cudaError_t hipError_t;
+typedef cudaStream_t hipStream_t;
+typedef cudaEvent_t hipEvent_t;
+typedef cudaGraph_t hipGraph_t;
+typedef cudaGraphExec_t hipGraphExec_t;
+typedef cudaMemcpyKind hipMemcpyKind;
+
+#define hipSuccess cudaSuccess
+#define hipErrorOutOfMemory cudaErrorMemoryAllocation
+#define hipErrorNoDevice cudaErrorNoDevice
+#define hipErrorInvalidDevice cudaErrorInvalidDevice
+#define hipErrorInsufficientDriver cudaErrorInsufficientDriver
+#define hipMemcpyHostToDevice cudaMemcpyHostToDevice
+#define hipMemcpyDeviceToHost cudaMemcpyDeviceToHost
+#define hipMemcpyDeviceToDevice cudaMemcpyDeviceToDevice
+#define hipStreamNonBlocking cudaStreamNonBlocking
+#define hipStreamCaptureModeGlobal cudaStreamCaptureModeGlobal
+
+#define hipEventCreate cudaEventCreate
+#define hipEventElapsedTime cudaEventElapsedTime
+#define hipEventRecord cudaEventRecord
+#define hipEventSynchronize cudaEventSynchronize
+#define hipFree cudaFree
+#define hipGetDevice cudaGetDevice
+#define hipGetDeviceCount cudaGetDeviceCount
+#define hipGetErrorString cudaGetErrorString
+#define hipGetLastError cudaGetLastError
+#define hipGraphExecDestroy cudaGraphExecDestroy
+#define hipGraphDestroy cudaGraphDestroy
+#define hipGraphInstantiate cudaGraphInstantiate
+#define hipGraphLaunch cudaGraphLaunch
+#define hipMalloc cudaMalloc
+#define hipMemcpy cudaMemcpy
+#define hipMemcpyAsync cudaMemcpyAsync
+#define hipMemset cudaMemset
+#define hipMemsetAsync cudaMemsetAsync
+#define hipSetDevice cudaSetDevice
+#define hipStreamBeginCapture cudaStreamBeginCapture
+#define hipStreamCreateWithFlags cudaStreamCreateWithFlags
+#define hipStreamDestroy cudaStreamDestroy
+#define hipStreamEndCapture cudaStreamEndCapture
+#define hipStreamSynchronize cudaStreamSynchronize
+
+/* ---- the device ---- */
+
+#define HIPK_TARGET "silicon"
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+
+#define HIPK_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define HIPK_DEVICE __device__ __forceinline__
+#define HIPK_LDS(type, name, count) __shared__ __align__(16) type name[count]
+
+namespace hipk {
+
+constexpr int WAVE = 32;
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+template <class T> using gptr = T *;
+template <class T> using lds = T *;
+template <class T> HIPK_DEVICE gptr<T> global(T *pointer) { return pointer; }
+template <class T> HIPK_DEVICE T load(gptr<const unsigned char> base, int64_t byte) {
+  return *reinterpret_cast<const T *>(base + byte);
+}
+
+HIPK_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+HIPK_DEVICE int group_index() { return static_cast<int>(blockIdx.x); }
+HIPK_DEVICE int group_count() { return static_cast<int>(gridDim.x); }
+HIPK_DEVICE int lane_index() { return static_cast<int>(threadIdx.x & (WAVE - 1)); }
+HIPK_DEVICE int wave_index() { return __shfl_sync(ALL_LANES, static_cast<int>(threadIdx.x / WAVE), 0); }
+
+HIPK_DEVICE void barrier() { __syncthreads(); }
+HIPK_DEVICE void wave_sync() { __syncwarp(); }
+
+HIPK_DEVICE uint64_t ballot(bool vote) { return __ballot_sync(ALL_LANES, vote); }
+template <class T> HIPK_DEVICE T shuffle(T value, int lane) { return __shfl_sync(ALL_LANES, value, lane); }
+template <int Mask, class T> HIPK_DEVICE T shuffle_xor(T value) { return __shfl_xor_sync(ALL_LANES, value, Mask); }
+
+HIPK_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
+HIPK_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
+HIPK_DEVICE float half_float(uint16_t x) { return __half2float(__ushort_as_half(x)); }
+HIPK_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+HIPK_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
+HIPK_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
+HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
+HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<long long>(mask)) - 1; }
+HIPK_DEVICE int highest_bit(uint64_t mask) { return 63 - __clzll(static_cast<long long>(mask)); }
+
+HIPK_DEVICE uint32_t arrive(gptr<uint32_t> counter) {
+  return __nv_atomic_fetch_add(counter, 1u, __NV_ATOMIC_ACQ_REL, __NV_THREAD_SCOPE_DEVICE);
+}
+HIPK_DEVICE void reset(gptr<uint32_t> counter) {
+  __nv_atomic_store_n(counter, 0u, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+}
+
+template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, hipStream_t stream, const P &params) {
+  kernel<<<dim3(static_cast<unsigned>(groups)), dim3(static_cast<unsigned>(threads)), 0, stream>>>(params);
+}
+
+} // namespace hipk
+#endif
+#endif
