@@ -64,6 +64,17 @@ static double value_of(oracle_format format, uint32_t code) {
 /* S6.2: one NaN per format, whatever the source's sign and payload. */
 static uint32_t nan_of(oracle_format to) { return layouts[to].rule == ONLY_MINUS_ZERO_IS_NAN ? 0x80 : 0x7f; }
 
+/* boundaries(to)[c]: the midpoint between the values of codes c - 1 and c, +inf past the largest finite code. */
+static const double *boundaries(oracle_format to) {
+  static double table[ORACLE_FORMATS][0x80];
+  if (table[to][1] != 0) return table[to];
+  for (uint32_t code = 1; code < 0x80; code++) {
+    double below = value_of(to, code - 1), above = value_of(to, code);
+    table[to][code] = isfinite(above) ? (below + above) / 2 : (double)INFINITY;
+  }
+  return table[to];
+}
+
 uint32_t oracle_convert(oracle_format from, uint32_t code, oracle_format to) {
   bool negative = code >> (oracle_code_bits(from) - 1) & 1;
   double x = value_of(from, code);
@@ -71,14 +82,12 @@ uint32_t oracle_convert(oracle_format from, uint32_t code, oracle_format to) {
   x = fabs(x);
 
   /* Codes 0, 1, ... rise up to the largest finite one: go up while x is past the midpoint to the next. */
+  const double *midpoint = boundaries(to);
   uint32_t best = 0;
-  for (uint32_t next = 1; next < 0x80 && isfinite(value_of(to, next)); next++) {
-    double midpoint = (value_of(to, next - 1) + value_of(to, next)) / 2;
-    bool tie_to_next = x == midpoint && next % 2 == 0;
-    if (x > midpoint || tie_to_next)
-      best = next;
-    else
-      break;
+  while (best + 1 < 0x80 && isfinite(midpoint[best + 1])) {
+    bool tie_to_next = x == midpoint[best + 1] && (best + 1) % 2 == 0;
+    if (!(x > midpoint[best + 1]) && !tie_to_next) break;
+    best++;
   }
   if (best == 0 && layouts[to].rule == ONLY_MINUS_ZERO_IS_NAN) return 0;
   return negative ? best + 0x80 : best;
