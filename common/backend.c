@@ -51,7 +51,7 @@ m3idx_status m3idx_backend_attach(m3idx_context *ctx, const char *name) {
     if (!status) snprintf(ctx->reason, sizeof ctx->reason, "%s was asked for by name", name);
     return status;
   }
-  char passed[M3IDX_MESSAGE_BYTES] = "";
+  char passed[M3IDX_MESSAGE_BYTES - 64] = ""; /* leaves room for the words around it */
   size_t used = 0;
   for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
     if (!attach_one(ctx, order[i])) {
