@@ -79,7 +79,7 @@ def code_objects(data):
 
 
 def descriptor_modes(elf):
-    """The float mode byte of each kernel descriptor (symbol NAME.kd), by kernel: rounding in bits 0-3, denormals in 4-7."""
+    """The float mode byte of each kernel's descriptor (symbol NAME.kd): rounding in bits 0-3, denormals in 4-7."""
     shoff, = struct.unpack_from("<Q", elf, 0x28)
     shentsize, shnum = struct.unpack_from("<HH", elf, 0x3A)
     # name, type, flags, address, offset, size, link, info, align, entry size
@@ -140,7 +140,8 @@ def kernels_of(path, llvm):
     if kernels:
         names = run(f"{llvm}/llvm-cxxfilt", *[k.symbol for k in kernels]).splitlines()
         for kernel, name in zip(kernels, names):
-            kernel.name = re.sub(r"^void |\(.*\)$|\(anonymous namespace\)::", "", re.sub(r"\((?!anonymous).*\)$", "", name))
+            name = re.sub(r"\((?!anonymous).*\)$", "", name)  # parameters
+            kernel.name = re.sub(r"^void |\(anonymous namespace\)::", "", name)
     return kernels
 
 
@@ -155,10 +156,10 @@ def arrival_fault(code):
         before, after = code[max(0, i - 12) : i], code[i + 1 : i + 13]
         wrote = [j for j, line in enumerate(before) if line.startswith("buffer_wbl2") and "sc1" in line]
         if not wrote or not any(line.startswith("s_waitcnt") and "vmcnt(0)" in line for line in before[wrote[-1] :]):
-            return "an atomic add that is not a release at the scope of the device (no buffer_wbl2 sc1 and wait before it)"
+            return "an atomic add that is not a release at the scope of the device (buffer_wbl2 sc1, wait, then it)"
         waits = [j for j, line in enumerate(after) if line.startswith("s_waitcnt") and "vmcnt(0)" in line]
         if not waits or not any(line.startswith("buffer_inv") and "sc1" in line for line in after[waits[0] :]):
-            return "an atomic add that is not an acquire at the scope of the device (no wait and buffer_inv sc1 after it)"
+            return "an atomic add that is not an acquire at the scope of the device (it, then wait, buffer_inv sc1)"
     return None
 
 
@@ -184,8 +185,12 @@ def faults_of(kernel):
 
 
 def row_faults(kernel, row):
-    for what, have, most in (("vector registers", kernel.vgpr, row["vgpr"]), ("scalar registers", kernel.sgpr, row["sgpr"]),
-                             ("bytes of group memory", kernel.lds, row["lds"])):
+    bounds = (
+        ("vector registers", kernel.vgpr, row["vgpr"]),
+        ("scalar registers", kernel.sgpr, row["sgpr"]),
+        ("bytes of group memory", kernel.lds, row["lds"]),
+    )
+    for what, have, most in bounds:
         if have > most:
             yield f"{have} {what}, table.tsv allows {most}"
     if kernel.waves() < row["waves"]:
@@ -213,8 +218,9 @@ def read_table(path):
             unknown = [p for p in promises if p != "arrival" and p not in PROMISES]
             if unknown:
                 sys.exit(f"codeobj: {path}:{number}: no promise is called {unknown[0]}")
-            rows.append({"at": f"{path}:{number}", "target": cells[0], "kernel": cells[1], "vgpr": int(cells[2]), "sgpr": int(cells[3]),
-                         "lds": int(cells[4]), "waves": int(cells[5]), "promises": promises, "used": False})
+            row = dict(zip(("vgpr", "sgpr", "lds", "waves"), map(int, cells[2:6])))
+            row.update(at=f"{path}:{number}", target=cells[0], kernel=cells[1], promises=promises, used=False)
+            rows.append(row)
     return rows
 
 
@@ -222,7 +228,8 @@ def judge(kernels, rows):
     faults = []
     for kernel in kernels:
         found = list(faults_of(kernel))
-        row = next((r for r in rows if r["target"] == kernel.target and fnmatch.fnmatchcase(kernel.name, r["kernel"])), None)
+        fits = [r for r in rows if r["target"] == kernel.target and fnmatch.fnmatchcase(kernel.name, r["kernel"])]
+        row = fits[0] if fits else None
         if row is None:
             found.append("no row of the table is for it")
         else:
@@ -246,7 +253,9 @@ def main():
     kernels = kernels_of(options.file, options.bin)
     if options.print:
         for k in kernels:
-            print(k.target, k.name, k.vgpr, k.sgpr, k.lds, k.waves(), "arrival" if arrival_fault(k.code) is None else "-", sep="\t")
+            kept = ["arrival"] if arrival_fault(k.code) is None else []
+            kept += [p for p, pattern in PROMISES.items() if any(re.match(pattern, line) for line in k.code)]
+            print(k.target, k.name, k.vgpr, k.sgpr, k.lds, k.waves(), ",".join(kept) or "-", sep="\t")
         return 0
     if not options.table:
         parser.error("one of --table and --print is needed")

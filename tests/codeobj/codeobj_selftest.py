@@ -20,7 +20,8 @@ LIES = (
     ("spilled registers", ["-DFAULT=1"], BOTH, "spilled registers, must be 0"),
     ("an array in scratch memory", ["-DFAULT=2"], BOTH, "bytes of scratch memory a lane, must be 0"),
     ("a called function", ["-DFAULT=3"], BOTH, "scratch memory or a call"),
-    ("few waves for group memory", ["-DFAULT=4"], BOTH.replace("\t1\ta", "\t2\ta"), "1 waves a SIMD, table.tsv wants 2"),
+    ("few waves for group memory", ["-DFAULT=4"], BOTH.replace("\t1\ta", "\t2\ta"),
+     "1 waves a SIMD, table.tsv wants 2"),
     ("a relaxed arrival", ["-DFAULT=5"], BOTH, "not a release at the scope of the device"),
     ("an arrival without acquire", ["-DFAULT=6"], BOTH, "not an acquire at the scope of the device"),
     ("an arrival without release", ["-DFAULT=7"], BOTH, "not a release at the scope of the device"),
@@ -28,7 +29,8 @@ LIES = (
     ("subnormals flushed", ["-fgpu-flush-denormals-to-zero"], BOTH, "must be 0xf0: nearest even, subnormals kept"),
     ("one target only", ["--no-offload-arch=gfx950"], BOTH, "not in the code objects of both targets"),
     ("registers over the table", [], BOTH.replace("\t128\t", "\t2\t"), "3 vector registers, table.tsv allows 2"),
-    ("group memory over the table", [], BOTH.replace("\t65536\t", "\t4095\t"), "4096 bytes of group memory, table.tsv allows 4095"),
+    ("group memory over the table", [], BOTH.replace("\t65536\t", "\t4095\t"),
+     "4096 bytes of group memory, table.tsv allows 4095"),
     ("a kernel without a row", [], ROW, "no row of the table is for it"),
     ("a row without a kernel", [], BOTH + "\n" + ROW.replace("probe", "other"), "no gfx942 kernel matches other"),
     ("a promise not kept", [], BOTH.replace("arrival", "mfma_bf16"), "promise mfma_bf16: no instruction matches"),
@@ -44,7 +46,8 @@ def main():
             key = " ".join(extra)
             if key not in objects:
                 objects[key] = os.path.join(folder, f"{len(objects)}.o")
-                subprocess.run([clang, *flags, *extra, "-w", "-c", f"{HERE}/codeobj_faults.hip", "-o", objects[key]], check=True)
+                source = f"{HERE}/codeobj_faults.hip"
+                subprocess.run([clang, *flags, *extra, "-w", "-c", source, "-o", objects[key]], check=True)
             with open(table, "w", encoding="utf-8") as file:
                 file.write(rows + "\n")
             done = subprocess.run([sys.executable, f"{HERE}/codeobj.py", "--bin", llvm, "--table", table, objects[key]],

@@ -18,12 +18,12 @@ failed=0
 
 # step NAME SECONDS COMMAND...: run within the time, keep the log, note the verdict.
 step() {
-  local name=$1 limit=$2 log=$out/$1.log status=0 began=$SECONDS
+  local name=$1 limit=$2 log=$out/$1.log status=0 began=$SECONDS verdict
   shift 2
   ((limit < deadline - SECONDS)) || limit=$((deadline > SECONDS ? deadline - SECONDS : 1))
   timeout "$limit" "$@" >"$log" 2>&1 || status=$?
-  verdicts+=("$(printf '%-10s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo PASS || echo "FAIL $status")" $((SECONDS - began)) \
-    "$(tail -n 1 "$log" | cut -c 1-100)")")
+  [ $status = 0 ] && verdict=PASS || verdict="FAIL $status"
+  verdicts+=("$(printf '%-10s %-8s %4d s  %.100s' "$name" "$verdict" $((SECONDS - began)) "$(tail -n 1 "$log")")")
   [ $status = 0 ] || { failed=1; tail -n 30 "$log"; }
   return $status
 }
@@ -31,14 +31,15 @@ wanted() { [[ " $steps " == *" $1 "* ]]; }
 
 export M3IDX_HIP_PLUGIN=$PWD/$build/libm3idx_hip.so
 conform=$build/tests/conform/conform
+smoke=("$conform" --backend hip --level smoke)
 sanitizer=(compute-sanitizer --error-exitcode 9 --target-processes all --print-limit 20)
 make="cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DM3IDX_SILICON=ON -DM3IDX_HIP=OFF -DM3IDX_TOOLS=OFF"
 make+=" -DM3IDX_SILICON_ARCH=${SILICON_ARCH:-sm_90} && cmake --build $build -j ${SILICON_JOBS:-$(nproc)}"
 if step build 240 bash -c "$make"; then
   if wanted conform; then step conform 200 "$conform" --backend hip --level full; fi
   if wanted replay; then step replay 120 "$build/tests/silicon/silicon_replay" 1000; fi
-  if wanted memcheck; then step memcheck 120 "${sanitizer[@]}" --tool memcheck "$conform" --backend hip --level smoke; fi
-  if wanted racecheck; then step racecheck 120 "${sanitizer[@]}" --tool racecheck "$conform" --backend hip --level smoke; fi
+  if wanted memcheck; then step memcheck 120 "${sanitizer[@]}" --tool memcheck "${smoke[@]}"; fi
+  if wanted racecheck; then step racecheck 120 "${sanitizer[@]}" --tool racecheck "${smoke[@]}"; fi
   if wanted bench; then
     step bench 120 "$build/tests/silicon/silicon_bench" "$out/bench.json"
     cat "$out/bench.log"

@@ -18,7 +18,7 @@ usage() {
   cat <<'E'
 usage: ./dev hip-toolchain [PREFIX]            lay the toolchain into PREFIX, or say which ROCm is used instead
        ./dev hip-toolchain --private [PREFIX]  the same, even where a ROCm is installed
-       ./dev hip-toolchain --find              print the toolchain in use as key=value lines; exit 1 and a reason if none
+       ./dev hip-toolchain --find              print the toolchain in use as key=value lines; exit 1 if none
        ./dev hip-toolchain --run CMD ...       run a program with the toolchain's own C library and HIP runtime
 PREFIX defaults to $M3IDX_HIP_PREFIX, then .cache/hip-toolchain of this checkout.  The newer suite is the
 first of $M3IDX_HIP_SUITES ("forky sid") that serves it, from $DEBIAN_MIRROR or the mirror apt uses here.
@@ -61,12 +61,14 @@ find_toolchain() {
       "$root/llvm/bin/clang++" "$root/llvm/bin" "$root" "$root/lib"
     return
   fi
-  is_laid "$prefix" || die "no ROCm for ${ARCHS[*]} in \$ROCM_PATH or /opt/rocm, and none laid in $prefix (./dev hip-toolchain does)"
+  is_laid "$prefix" ||
+    die "no ROCm for ${ARCHS[*]} in \$ROCM_PATH or /opt/rocm, none laid in $prefix (./dev hip-toolchain does that)"
   print_prefix "$prefix"
 }
 
 print_prefix() {
-  printf 'origin=prefix\nclang=%s\nbin=%s\nrocm=%s\nlib=%s\nloader=%s\n' "$1/bin/clang++" "$1/bin" "$1/rocm" "$1/lib" "$1/lib/ld-linux-x86-64.so.2"
+  printf 'origin=prefix\nclang=%s\nbin=%s\nrocm=%s\nlib=%s\nloader=%s\n' \
+    "$1/bin/clang++" "$1/bin" "$1/rocm" "$1/lib" "$1/lib/ld-linux-x86-64.so.2"
 }
 
 value_of() { sed -n "s/^$1=//p"; }
@@ -87,7 +89,8 @@ run_with_toolchain() {
 mirror() {
   local uri=${DEBIAN_MIRROR:-}
   # shellcheck disable=SC2016  # apt's own variable
-  [ -n "$uri" ] || uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/\?$' || true)
+  [ -n "$uri" ] ||
+    uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/\?$' || true)
   printf '%s\n' "${uri:-http://deb.debian.org/debian/}"
 }
 
@@ -100,7 +103,8 @@ private_apt() { # WORK SUITE
   printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nArchitectures: amd64\nSigned-By: %s\n' \
     "$(mirror)" "$suite" "$keyring" >"$work/sources/suite.sources"
   cat >"$work/apt.conf" <<E
-Dir::Etc { sourcelist "/dev/null"; sourceparts "$work/sources"; preferences "/dev/null"; preferencesparts "/dev/null"; };
+Dir::Etc { sourcelist "/dev/null"; sourceparts "$work/sources"; };
+Dir::Etc { preferences "/dev/null"; preferencesparts "/dev/null"; };
 Dir::State { lists "$work/lists"; status "$work/installed"; };
 Dir::Cache "$work/cache";
 APT { Architecture "amd64"; Architectures { "amd64"; }; Install-Recommends "false"; Sandbox::User ""; };
@@ -114,10 +118,12 @@ fetch_packages() { # WORK SUITE: download the packages and print the LLVM versio
   export APT_CONFIG=$work/apt.conf
   apt-get update -qq >"$work/log" 2>&1 || { tail -3 "$work/log" >&2; return 1; }
   # Device libraries are bitcode of one LLVM: the compiler must be that one.  gfx950 needs LLVM 20 or newer.
-  version=$(apt-cache pkgnames rocm-device-libs- | sed -n 's/^rocm-device-libs-\([0-9]\{1,\}\)$/\1/p' | sort -n | tail -1)
+  version=$(apt-cache pkgnames rocm-device-libs- | sed -n 's/^rocm-device-libs-\([0-9]\{1,\}\)$/\1/p' |
+    sort -n | tail -1)
   if [ "${version:-0}" -lt 20 ]; then echo "suite $suite has no device libraries for gfx950" >&2; return 1; fi
   apt-get install -y -qq --download-only "clang-$version" "clang-tools-$version" "lld-$version" "llvm-$version" \
-    "rocm-device-libs-$version" libamdhip64-dev libc6-dev patchelf >"$work/log" 2>&1 || { tail -3 "$work/log" >&2; return 1; }
+    "rocm-device-libs-$version" libamdhip64-dev libc6-dev patchelf >"$work/log" 2>&1 ||
+    { tail -3 "$work/log" >&2; return 1; }
   printf '%s\n' "$version"
 }
 
@@ -126,10 +132,14 @@ unpack_packages() { # WORK: what a HIP build reads, without manuals, locales, in
   for link in bin sbin lib lib64; do mkdir -p "$work/root/usr/$link"; ln -s "usr/$link" "$work/root/$link"; done
   for deb in "$work"/cache/archives/*.deb; do
     name=${deb##*/}
-    case ${name%%_*} in python3* | libpython3* | tzdata | media-types | netbase | debconf | lib32* | libc6-i386 | libc-gconv-*) continue ;; esac
+    case ${name%%_*} in
+      python3* | libpython3* | tzdata | media-types | netbase | debconf) continue ;;
+      lib32* | libc6-i386 | libc-gconv-*) continue ;;
+    esac
     dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$work/root" --keep-directory-symlink --no-same-owner \
-      --exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/locale' --exclude='./usr/share/info' \
-      --exclude='*/llvm-exegesis' --exclude='*/c-index-test' --exclude='lib*san.so*' --exclude='lib*san.a'
+      --exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/locale' \
+      --exclude='./usr/share/info' --exclude='*/llvm-exegesis' --exclude='*/c-index-test' \
+      --exclude='lib*san.so*' --exclude='lib*san.a'
     printf '%s\n' "$name" >>"$work/root/packages.txt"
   done
 }
