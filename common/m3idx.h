@@ -117,7 +117,7 @@ typedef struct m3idx_score_args {
   float scale;                /**< finite, > 0; 0 = 1 */
   int64_t init_blocks;        /**< decode only: blocks < init_blocks score 1e30f */
   int64_t local_blocks;       /**< decode only: blocks >= N - local_blocks score 1e29f, over init */
-  float *score;               /**< out [H][T][M]; columns N..M-1 become -inf */
+  float *score;               /**< out [H][T][M]; columns N..M-1 become -inf; never -0, NaN only 0x7fc00000 */
   int64_t score_stride_head;  /**< 0 = T * score_stride_row */
   int64_t score_stride_row;   /**< >= M; 0 = M */
 } m3idx_score_args;
@@ -188,13 +188,14 @@ typedef struct m3idx_sparse_table_args {
   const m3idx_batch *batch;
   int64_t num_heads;       /**< H; H > 1 writes the head-minor table */
   int64_t topk;            /**< K: 1..128 */
-  const int32_t *topk_idx; /**< [H][T][K]; invalid ids are skipped (S5.2) */
+  const int32_t *topk_idx; /**< [H][T][K]; invalid ids are skipped, a repeated tail counts once (S5.2) */
   int64_t topk_stride_head, topk_stride_row;
   m3idx_sparse_out sparse;
 } m3idx_sparse_table_args;
 
 /** cache[slot / B][slot % B] = key (S6).  Key and cache dtypes equal: bits are copied; f32, f16 or
- *  bf16 keys into an fp8 cache: nearest even, saturating.  Other pairs are M3IDX_UNSUPPORTED. */
+ *  bf16 keys into an fp8 cache: nearest even, saturating, infinities too; NaN becomes 0x7f, in fnuz 0x80
+ *  (S6.2).  Other pairs are M3IDX_UNSUPPORTED. */
 typedef struct m3idx_cache_insert_args {
   m3idx_tensor key;            /**< [1][n][D] */
   const int64_t *slot_mapping; /**< [n]; < 0 writes nothing; no two rows may name one slot */

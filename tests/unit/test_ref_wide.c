@@ -48,6 +48,7 @@ static const struct {
     /* 1 + 2^-24 is the midpoint of 1 and 1 + 2^-23; 1 + 3 * 2^-24 that of 1 + 2^-23 and 1 + 2^-22. */
     {"midpoint to even, down", {P, P - 24}, 0x3f800000},
     {"midpoint and 2^-80", {P, P - 24, P - 80}, 0x3f800001},
+    {"midpoint and the next bit", {P, P - 24, P - 25}, 0x3f800001},
     {"midpoint less 2^-80", {P, P - 24, -(P - 80)}, 0x3f800000},
     {"midpoint to even, up", {P, P - 23, P - 24}, 0x3f800002},
     {"that midpoint less 2^-80", {P, P - 23, P - 24, -(P - 80)}, 0x3f800001},
@@ -77,6 +78,7 @@ static const struct {
     {"the midpoint ties to infinity", {P + 128, -(P + 103)}, 0x7f800000},
     {"the same, negative", {-(P + 128), P + 103}, 0xff800000},
     {"2^128", {P + 128}, 0x7f800000},
+    {"1.5 * 2^128 is no NaN", {P + 128, P + 127}, 0x7f800000},
     {"-2^254", {-(P + 254)}, 0xff800000},
     {"the least bit below a huge sum", {P + 254, -(P - 298)}, 0x7f800000},
     {"2^127 and the least bit", {P + 127, P - 298}, 0x7f000000},
