@@ -78,6 +78,15 @@ void tool_end(tool_args *a) {
   a->popt = NULL;
 }
 
+int tool_integer(const char *verb, const char *option, const char *text, int min, int max, int *out) {
+  const char *digits = text + (*text == '-');
+  long value = strtol(text, NULL, 10); /* saturates */
+  if (!*digits || strspn(digits, "0123456789") != strlen(digits) || value < min || value > max)
+    return tool_fail(verb, EXIT_USAGE, "--%s %s: must be %d..%d", option, text, min, max);
+  *out = (int)value;
+  return EXIT_OK;
+}
+
 int tool_read(const char *verb, const char *path, case_file *out) {
   char why[CASE_MESSAGE_BYTES];
   return casefile_read(path, out, why) ? tool_fail(verb, EXIT_USAGE, "%s", why) : EXIT_OK;

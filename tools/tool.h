@@ -61,6 +61,9 @@ int tool_next(tool_args *a, int files);
 bool tool_leave(const tool_args *a);
 void tool_end(tool_args *a);
 
+/* An option's text as an integer in min..max, EXIT_OK; else a message that names all of it, and EXIT_USAGE. */
+int tool_integer(const char *verb, const char *option, const char *text, int min, int max, int *out);
+
 /* Read a case file or print why not; EXIT_OK or EXIT_USAGE. */
 int tool_read(const char *verb, const char *path, case_file *out);
 

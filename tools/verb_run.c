@@ -2,6 +2,7 @@
  *
  * m3idx run: a case's outputs from one backend, written with the case.  With --backend ref that is its golden.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,8 +55,8 @@ int verb_run(int argc, const char **argv) {
       {"output", 'o', POPT_ARG_STRING, NULL, OUTPUT, "where to write the case and its outputs; needed", "FILE"},
       {"backend", 'b', POPT_ARG_STRING, NULL, BACKEND,
        "ref, cpu, hip or auto; auto (default) takes hip where a device works, else cpu, and says so", "NAME"},
-      {"threads", 't', POPT_ARG_INT, &o.threads, THREADS, "CPU threads; 0 (default) = as many as OpenMP takes", "N"},
-      {"device", 'd', POPT_ARG_INT, &o.device, DEVICE, "device of backend hip (default 0)", "N"},
+      {"threads", 't', POPT_ARG_STRING, NULL, THREADS, "CPU threads; 0 (default) = as many as OpenMP takes", "N"},
+      {"device", 'd', POPT_ARG_STRING, NULL, DEVICE, "device of backend hip (default 0)", "N"},
       {"no-score", 0, POPT_ARG_NONE, &o.no_score, NO_SCORE, "select straight from q and keys; leaves no score", NULL},
       {"quiet", 'q', POPT_ARG_NONE, NULL, QUIET, "no progress", NULL},
       TOOL_HELP_OPTION,
@@ -63,16 +64,19 @@ int verb_run(int argc, const char **argv) {
   };
   tool_args a;
   tool_begin(&a, argc, argv, options, "CASE -o FILE", NULL);
-  for (int val; (val = tool_next(&a, 1)) >= 0;) {
-    char **text = val == OUTPUT ? &o.output : val == BACKEND ? &o.backend : NULL;
+  for (int val, bad = 0; !bad && (val = tool_next(&a, 1)) >= 0;) {
+    char *text = poptGetOptArg(a.popt), **keep = val == OUTPUT ? &o.output : val == BACKEND ? &o.backend : NULL;
     if (val == QUIET) o.quiet = true;
-    if (!text) continue;
-    free(*text);
-    *text = poptGetOptArg(a.popt);
+    if (val == THREADS) a.status = bad = tool_integer(argv[0], "threads", text, 0, 4096, &o.threads);
+    if (val == DEVICE) a.status = bad = tool_integer(argv[0], "device", text, 0, INT_MAX, &o.device);
+    if (keep) {
+      free(*keep);
+      *keep = text;
+    } else {
+      free(text);
+    }
   }
   if (!tool_leave(&a) && !o.output) a.status = tool_fail(argv[0], EXIT_USAGE, "-o: missing, where to write");
-  if (!tool_leave(&a) && (o.threads < 0 || o.threads > 4096))
-    a.status = tool_fail(argv[0], EXIT_USAGE, "--threads %d: must be 0..4096", o.threads);
   if (!tool_leave(&a)) a.status = run(argv[0], &o, a.files[0]);
   free(o.output);
   free(o.backend);

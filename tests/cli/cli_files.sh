@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Output files are whole or untouched, and nothing is left beside them.
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "$0")/cli_lib.sh"
+
+case_line=(--op decode --seq-lens 20000 --head-dim 64)
+expect 0 "$m3idx" gen "${case_line[@]}" -o case
+mkdir out
+cp case out/kept
+before=$(sha256sum <out/kept)
+
+# The disk is full, or as good as: no file may grow past 64 KiB.
+limited() { (trap '' XFSZ; ulimit -f 64; exec "$@"); }
+expect 2 limited "$m3idx" gen "${case_line[@]}" --seed 1 -o out/kept
+says "out/kept: cannot write: File too large"
+expect 2 limited "$m3idx" run case -o out/kept --backend ref
+says "out/kept: cannot write: File too large"
+# The input is bad, or the backend cannot.
+expect 2 "$m3idx" gen "${case_line[@]}" --topk 0 -o out/kept
+expect 2 "$m3idx" run /dev/null -o out/kept
+head -c 1000 case >short
+expect 2 "$m3idx" run short -o out/kept --backend ref
+says "short: tensor "
+expect 3 env M3IDX_HIP_PLUGIN=/nonexistent "$m3idx" run case -o out/kept --backend hip
+equal "$before" "$(sha256sum <out/kept)" "the file that was there"
+equal "out/kept" "$(echo out/*)" "files beside the output"
+
+# Where nothing may be written.
+expect 2 "$m3idx" gen "${case_line[@]}" -o out/no/such/file
+says "out/no/such/file"
+expect 2 "$m3idx" gen "${case_line[@]}" -o out
+says "out: not a regular file"
+expect 2 "$m3idx" gen "${case_line[@]}" -o /dev/null
+says "/dev/null: not a regular file"
+expect 0 test -c /dev/null
+
+# A success replaces it, through a link too, and the same line makes the same bytes.
+ln -s kept out/link
+expect 0 "$m3idx" gen "${case_line[@]}" --seed 2 -o out/link
+expect 0 test -L out/link
+expect 0 "$m3idx" gen "${case_line[@]}" --seed=2 -o again
+expect 0 cmp again out/kept
+expect 0 "$m3idx" run out/kept -o out/kept --backend ref
+expect 0 "$m3idx" digest out/kept
+equal "out/kept out/link" "$(echo out/*)" "files beside the output"
+equal "$(umask)" "$(printf '%04o' $((0666 & ~0$(stat -c %a out/kept))))" "mode of a new file, less umask"
+
+# The case line in the file is its repro.
+line=$(head -c 4096 out/kept | tr -d '\0' | grep -a -o -E '"case_line":"[^"]*"' | cut -d'"' -f4)
+equal "--op decode --seq-lens 20000 --head-dim 64 --seed 2" "$line" "the case line"
+finish
