@@ -11,6 +11,7 @@ cp case out/kept
 before=$(sha256sum <out/kept)
 
 # The disk is full, or as good as: no file may grow past 64 KiB.
+# shellcheck disable=SC2317  # expect calls it
 limited() { (trap '' XFSZ; ulimit -f 64; exec "$@"); }
 expect 2 limited "$m3idx" gen "${case_line[@]}" --seed 1 -o out/kept
 says "out/kept: cannot write: File too large"

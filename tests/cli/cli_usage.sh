@@ -16,11 +16,11 @@ for verb in gen run verify digest policy info; do
   expect 0 grep -q -x "\.SS $verb" "$tree/tools/m3idx.1"
   expect 0 "$m3idx" $verb --help
   # Every long option of the help stands in the man page.
-  for option in $(grep -o -E -e '^ .*--[a-z-]+' <<<"$out" | grep -o -E -e '--[a-z-]+' | sort -u); do
+  while read -r option; do
     [[ $verb == policy && $option != --json ]] && continue
     [[ $option == --help ]] && continue
     expect 0 grep -q -F -e "${option//-/\\-}" "$tree/tools/m3idx.1"
-  done
+  done < <(grep -o -E -e '^ .*--[a-z-]+' <<<"$out" | grep -o -E -e '--[a-z-]+' | sort -u)
 done
 expect 2 "$m3idx"
 says "which verb?"

@@ -35,6 +35,7 @@ declare -A PROBE=(
   [ninja-build]="ninja --version"
   [pkg-config]="pkg-config --version"
   [python3]="python3 --version"
+  [python3-venv]="python3 -c 'import ensurepip, venv'"
   [qemu-user]="qemu-aarch64 --version && qemu-i386 --version && qemu-riscv64 --version && qemu-s390x --version"
   [shellcheck]="shellcheck --version"
   [valgrind]="valgrind --version"
@@ -42,7 +43,7 @@ declare -A PROBE=(
 
 # The sets that verbs name.
 BUILD_PACKAGES=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpopt-dev nettle-dev)
-TEST_PACKAGES=("${BUILD_PACKAGES[@]}" g++ binutils check libgmp-dev libmpfr-dev python3)
+TEST_PACKAGES=("${BUILD_PACKAGES[@]}" g++ binutils check libgmp-dev libmpfr-dev python3 python3-venv)
 
 say() { printf '== %s\n' "$*"; }
 die() { printf 'dev: %s\n' "$*" >&2; exit 3; }
