@@ -15,9 +15,7 @@ static m3idx_status open_ref(m3idx_context *ctx) {
   return M3IDX_OK;
 }
 
-static void close_ref(m3idx_context *ctx) {
-  (void)ctx;
-}
+static void close_ref(m3idx_context *ctx) { (void)ctx; }
 
 const m3idx_backend m3idx_backend_ref = {
     .abi = M3IDX_BACKEND_ABI,

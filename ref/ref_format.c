@@ -30,15 +30,9 @@ uint32_t ref_load(const void *at, m3idx_dtype dtype) {
   uint16_t u16;
   uint32_t u32;
   switch (formats[dtype].bytes) {
-  case 1:
-    memcpy(&u8, at, sizeof u8);
-    return u8;
-  case 2:
-    memcpy(&u16, at, sizeof u16);
-    return u16;
-  default:
-    memcpy(&u32, at, sizeof u32);
-    return u32;
+  case 1: memcpy(&u8, at, sizeof u8); return u8;
+  case 2: memcpy(&u16, at, sizeof u16); return u16;
+  default: memcpy(&u32, at, sizeof u32); return u32;
   }
 }
 
@@ -72,9 +66,7 @@ void *ref_element(const m3idx_tensor *tensor, int64_t i, int64_t j, int64_t k) {
   return (char *)tensor->data + offset_elems * formats[tensor->dtype].bytes;
 }
 
-int ref_is_fp8(m3idx_dtype dtype) {
-  return formats[dtype].bytes == 1;
-}
+int ref_is_fp8(m3idx_dtype dtype) { return formats[dtype].bytes == 1; }
 
 uint8_t ref_encode_fp8(ref_number number, m3idx_dtype dtype) {
   const struct format *f = &formats[dtype];

@@ -19,9 +19,7 @@ uint32_t ref_float_bits(float value) {
   return bits;
 }
 
-uint32_t ref_ordered(uint32_t bits) {
-  return bits ^ (bits & SIGN_BIT ? UINT32_C(0xffffffff) : SIGN_BIT);
-}
+uint32_t ref_ordered(uint32_t bits) { return bits ^ (bits & SIGN_BIT ? UINT32_C(0xffffffff) : SIGN_BIT); }
 
 uint32_t ref_forced(uint32_t bits, int64_t block, int64_t blocks, int64_t init_blocks, int64_t local_blocks) {
   if (block >= blocks - local_blocks) return LOCAL_BITS;
@@ -33,14 +31,10 @@ uint32_t ref_forced(uint32_t bits, int64_t block, int64_t blocks, int64_t init_b
 static uint32_t ranked_bits(uint32_t bits, const m3idx_contract *contract) {
   uint32_t magnitude = bits & ~SIGN_BIT;
   if (magnitude > UINT32_C(0x7f800000)) switch (contract->nan) {
-    case M3IDX_NAN_AS_MINUS_1E30:
-      return MINUS_1E30_BITS;
-    case M3IDX_NAN_AS_MINUS_INF:
-      return MINUS_INF_BITS;
-    case M3IDX_NAN_BELOW_MINUS_INF:
-      return LOWEST_BITS;
-    case M3IDX_NAN_BY_BITS:
-      return bits;
+    case M3IDX_NAN_AS_MINUS_1E30: return MINUS_1E30_BITS;
+    case M3IDX_NAN_AS_MINUS_INF: return MINUS_INF_BITS;
+    case M3IDX_NAN_BELOW_MINUS_INF: return LOWEST_BITS;
+    case M3IDX_NAN_BY_BITS: return bits;
     }
   if (magnitude == 0 && contract->zero == M3IDX_ZERO_EQUAL) return 0;
   return bits;

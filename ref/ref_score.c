@@ -23,9 +23,7 @@ static ref_number element(const m3idx_tensor *tensor, int64_t i, int64_t j, int6
   return ref_decode(ref_load(ref_element(tensor, i, j, k), tensor->dtype), tensor->dtype);
 }
 
-static int is_zero(ref_number number) {
-  return number.class == REF_FINITE && number.significand == 0;
-}
+static int is_zero(ref_number number) { return number.class == REF_FINITE && number.significand == 0; }
 
 /* The dot of a query with one key (S3.1, S3.2), rounded. */
 static uint32_t dot(const ref_number *q, const m3idx_tensor *index_k, int64_t page, int64_t token) {

@@ -10,9 +10,7 @@
 /* The highest product must end inside the highest digit. */
 _Static_assert((REF_WIDE_MAX_EXPONENT - REF_WIDE_MIN_EXPONENT) / 32 + 2 < REF_WIDE_DIGITS, "too few digits");
 
-void ref_wide_zero(ref_wide *wide) {
-  memset(wide, 0, sizeof *wide);
-}
+void ref_wide_zero(ref_wide *wide) { memset(wide, 0, sizeof *wide); }
 
 void ref_wide_add_product(ref_wide *wide, ref_number a, ref_number b) {
   uint64_t product = (uint64_t)a.significand * b.significand; /* < 2^48 */
@@ -38,9 +36,7 @@ static int64_t carry_out(const ref_wide *wide, int64_t sign, uint32_t digit[REF_
   return carry;
 }
 
-static uint32_t bit(const uint32_t *digit, int position) {
-  return digit[position / 32] >> (position % 32) & 1;
-}
+static uint32_t bit(const uint32_t *digit, int position) { return digit[position / 32] >> (position % 32) & 1; }
 
 uint32_t ref_wide_round(const ref_wide *wide) {
   uint32_t digit[REF_WIDE_DIGITS], sign_bit = 0;
