@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The HIP plugin loads into a plain C program on any machine, shows one symbol, needs libc alone, and either
-# works or says in one sentence why it cannot.  plugin.sh HIP_OPEN PLUGIN LLVM_BIN HIP-TOOLCHAIN...
+# works or says in one sentence why it cannot.  plugin.sh HIP_OPEN M3IDX PLUGIN LLVM_BIN HIP-TOOLCHAIN...
+# M3IDX is the command, or - where it is not built.
 set -euo pipefail
-program=$1 plugin=$2 bin=$3
-shift 3
+program=$1 m3idx=$2 plugin=$3 bin=$4
+shift 4
 toolchain=("$@") # the command, with its environment
 failed=0
 fail() { printf 'FAIL: %s\n' "$*"; failed=1; }
@@ -32,8 +33,24 @@ open_says() {
 }
 open_says native env
 open_says "toolchain's runtime" "${toolchain[@]}" --run
-if [ ! -e /dev/kfd ] && [ ! -e /dev/dxg ]; then
-  said=$(M3IDX_HIP_PLUGIN=$plugin "${toolchain[@]}" --run "$program")
-  [ "$said" = "3 hipGetDeviceCount: no ROCm-capable device is detected" ] || fail "without a device: $said"
-fi
+if [ -e /dev/kfd ] || [ -e /dev/dxg ]; then exit $failed; fi
+
+# From here on: a machine without a device.
+said=$(M3IDX_HIP_PLUGIN=$plugin "${toolchain[@]}" --run "$program")
+[ "$said" = "3 hipGetDeviceCount: no ROCm-capable device is detected" ] || fail "without a device: $said"
+[ "$m3idx" != - ] || exit $failed
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+"$m3idx" gen --op decode --seq-lens 200 --heads 1 --head-dim 64 --topk 16 -o "$dir/case.safetensors"
+# The plugin lies where the command looks by itself, and the reason is its own.
+for way in "" "${toolchain[*]} --run"; do
+  status=0
+  $way "$m3idx" run "$dir/case.safetensors" -o "$dir/out.safetensors" --backend hip 2>"$dir/said" || status=$?
+  cat "$dir/said"
+  [ $status = 3 ] || fail "m3idx run --backend hip: want exit 3, got $status"
+  [ "$(wc -l <"$dir/said")" = 1 ] || fail "m3idx run --backend hip: want one line"
+  grep -q -E 'hipGetDeviceCount: no ROCm-capable device|this machine shows no AMD GPU' "$dir/said" ||
+    fail "does not say that there is no device"
+  [ ! -e "$dir/out.safetensors" ] || fail "m3idx run --backend hip left an output"
+done
 exit $failed
