@@ -8,7 +8,7 @@
  *              middle and the highest binade (without --full: both ends of each and a sample)
  *   convert    fp8 codes of all bf16 and f16 inputs and of strata of f32 (--full: finer)
  *
- *   oracle_exhaustive [--backend ref] [--full]
+ *   oracle_exhaustive [--backend ref|all|...] [--full]
  *
  * Exit 0: everything agrees; 1: something differs, was unsupported or was never compared; 2: bad usage or no such
  * backend here.  Expected values come from the oracle; those of midpoints from their construction, and the oracle
@@ -22,6 +22,7 @@
 
 #include "m3idx.h"
 #include "oracle.h"
+#include "versus.h"
 
 enum { D = 16, BATCH = 65536, F32_LOW_STRATA = 6, MAX_REPORTS = 20 };
 
@@ -243,22 +244,38 @@ static void convert(run *r) {
       }
 }
 
+static const struct {
+  const char *name;
+  void (*run)(run *r);
+} parts[] = {{"codes", codes}, {"products", products}, {"midpoints", midpoints}, {"convert", convert}};
+
+static int judge(m3idx_context *ctx, const char *backend, void *user) {
+  run *r = user;
+  bool empty = false;
+  r->ctx = ctx;
+  r->backend = backend;
+  long long failed_before = r->failed;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    long long before = r->compared, failed = r->failed;
+    parts[i].run(r);
+    printf("%-10s %10lld compared %lld failed\n", parts[i].name, r->compared - before, r->failed - failed);
+    if (r->compared == before) empty = true;
+  }
+  return r->failed > failed_before || empty;
+}
+
 int main(int argc, char **argv) {
-  run r = {.backend = "ref"};
+  run r = {.full = false};
+  const char *backend = "ref";
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "--full")) {
       r.full = true;
     } else if (!strcmp(argv[i], "--backend") && i + 1 < argc) {
-      r.backend = argv[++i];
+      backend = argv[++i];
     } else {
-      fprintf(stderr, "usage: oracle_exhaustive [--backend NAME] [--full]\n");
+      fprintf(stderr, "usage: oracle_exhaustive [--backend NAME|all] [--full]\n");
       return 2;
     }
-  }
-  char why[512];
-  if (m3idx_open(&r.ctx, &(m3idx_options){.backend = r.backend}, why, sizeof why) != M3IDX_OK) {
-    fprintf(stderr, "oracle_exhaustive: %s\n", why);
-    return 2;
   }
   r.q = room(BATCH, sizeof *r.q);
   r.k = room(BATCH, sizeof *r.k);
@@ -275,20 +292,8 @@ int main(int argc, char **argv) {
     r.table[i] = i;
     r.slots[i] = i;
   }
-
-  static const struct {
-    const char *name;
-    void (*part)(run *r);
-  } parts[] = {{"codes", codes}, {"products", products}, {"midpoints", midpoints}, {"convert", convert}};
-  bool empty = false;
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    long long before = r.compared, failed = r.failed;
-    parts[i].part(&r);
-    printf("%-10s %10lld compared %lld failed\n", parts[i].name, r.compared - before, r.failed - failed);
-    if (r.compared == before) empty = true;
-  }
-  m3idx_close(r.ctx);
+  int rc = versus_each(backend, 0, judge, &r);
   void *all[] = {r.q, r.k, r.want, r.got, r.source, r.q_bytes, r.k_bytes, r.ones, r.table, r.slots};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
-  return r.failed || empty;
+  return rc;
 }

@@ -4,16 +4,17 @@
  * compared with the oracle's.  Case i of a seed is the same on every host, so one printed line repeats a failure.
  * It does not look at bad input (S7) or launch policies (S8).
  *
- *   oracle_random [--backend ref] [--cases 1000] [--seed 1] [--first 0] [--op all] [--threads 0] [--complete]
+ *   oracle_random [--backend ref|all|...] [--cases 1000] [--seed 1] [--first 0] [--op all] [--threads 0] [--complete]
  *
- * --complete makes an UNSUPPORTED answer a failure.  Exit 0: all compared cases agree and there was at least one
- * for every operation asked for; 1: a difference; 2: bad usage or no such backend here.
+ * An UNSUPPORTED answer is counted; from ref, or with --complete, it is a failure.  Exit 0: all compared cases agree
+ * and there was at least one for every operation asked for; 1: a difference; 2: bad usage or no such backend here.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "oracle_random.h"
+#include "versus.h"
 
 static const struct {
   const char *name;
@@ -82,20 +83,29 @@ static trial begin(m3idx_context *ctx, unsigned long long seed, long long index)
   return t;
 }
 
-static int run(m3idx_context *ctx, const options *o, int only) {
+static int op_by_name(const char *name) {
+  for (int i = 0; i < OPS; i++)
+    if (!strcmp(name, ops[i].name)) return i;
+  return -1; /* all */
+}
+
+static int run(m3idx_context *ctx, const char *backend, void *user) {
+  const options *o = user;
+  int only = op_by_name(o->op);
+  bool complete = o->complete || !strcmp(backend, "ref");
   long long compared[OPS] = {0}, unsupported[OPS] = {0}, failed = 0;
   for (long long i = o->first; i < o->first + o->cases; i++) {
     trial t = begin(ctx, o->seed, i);
     int op = (int)random_below(&t, OPS);
     if (only >= 0) op = only;
     verdict v = ops[op].run(&t);
-    if (v == VERDICT_UNSUPPORTED && o->complete) v = VERDICT_FAIL;
+    if (v == VERDICT_UNSUPPORTED && complete) v = VERDICT_FAIL;
     if (v == VERDICT_UNSUPPORTED)
       unsupported[op]++;
     else
       compared[op]++;
     if (v == VERDICT_FAIL) {
-      printf("FAIL oracle_random --backend %s --op %s --seed %llu --first %lld --cases 1: %s\n", o->backend, o->op,
+      printf("FAIL oracle_random --backend %s --op %s --seed %llu --first %lld --cases 1: %s\n", backend, o->op,
              o->seed, i, t.why);
       failed++;
     }
@@ -116,18 +126,6 @@ static int run(m3idx_context *ctx, const options *o, int only) {
 int main(int argc, char **argv) {
   options o = {.backend = "ref", .op = "all", .cases = 1000, .seed = 1};
   if (!parse(argc, argv, &o)) return usage("bad option");
-  int only = -1;
-  for (int i = 0; i < OPS; i++)
-    if (!strcmp(o.op, ops[i].name)) only = i;
-  if (only < 0 && strcmp(o.op, "all") != 0) return usage("no such op");
-
-  m3idx_context *ctx;
-  char why[512];
-  if (m3idx_open(&ctx, &(m3idx_options){.backend = o.backend, .num_threads = o.threads}, why, sizeof why) != M3IDX_OK) {
-    fprintf(stderr, "oracle_random: %s\n", why);
-    return 2;
-  }
-  int rc = run(ctx, &o, only);
-  m3idx_close(ctx);
-  return rc;
+  if (op_by_name(o.op) < 0 && strcmp(o.op, "all") != 0) return usage("no such op");
+  return versus_each(o.backend, o.threads, run, &o);
 }
