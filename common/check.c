@@ -42,8 +42,7 @@ static bool queries(m3idx_context *ctx, check_buffers *buffers, const m3idx_batc
       !check_range(ctx, "q.shape[1]", q->shape[1], 1, CHECK_MAX_COUNT) || !head_dim(ctx, "q.shape[2]", q->shape[2]) ||
       !check_tensor(ctx, buffers, "q", q, false))
     return false;
-  if (!check_range(ctx, "index_k.shape[0]", k->shape[0], 0, INT64_MAX) ||
-      !check_equal(ctx, "index_k.shape[1]", k->shape[1], "block_size", batch->block_size) ||
+  if (!check_equal(ctx, "index_k.shape[1]", k->shape[1], "block_size", batch->block_size) ||
       !check_equal(ctx, "index_k.shape[2]", k->shape[2], "q.shape[2]", q->shape[2]) ||
       !check_tensor(ctx, buffers, "index_k", k, false))
     return false;
@@ -251,9 +250,7 @@ m3idx_status m3idx_check_cache_insert(m3idx_context *ctx, const m3idx_cache_inse
   m3idx_tensor *key = &a->key, *cache = &a->cache;
   int64_t slots = 0;
   if (!check_equal(ctx, "key.shape[0]", key->shape[0], "the only layer", 1) ||
-      !check_range(ctx, "key.shape[1]", key->shape[1], 0, CHECK_MAX_COUNT) ||
       !head_dim(ctx, "key.shape[2]", key->shape[2]) || !check_tensor(ctx, &buffers, "key", key, false) ||
-      !check_range(ctx, "cache.shape[0]", cache->shape[0], 0, INT64_MAX) ||
       !check_block_size(ctx, "cache.shape[1]", cache->shape[1]) ||
       !check_equal(ctx, "cache.shape[2]", cache->shape[2], "key.shape[2]", key->shape[2]) ||
       !check_tensor(ctx, &buffers, "cache", cache, true) ||

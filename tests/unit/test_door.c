@@ -67,6 +67,7 @@ static const row batch_rows[] = {
      {{I32, AT(p_cu_seqlens[1]), INT32_MIN}},
      "cu_seqlens[1] = -2147483648 is below cu_seqlens[0] = 0"},
     {"cu-last", PREFILL_SCORE, {{I32, AT(p_cu_seqlens[2]), 2}}, "cu_seqlens[2] = 2 differs from num_rows = 3"},
+    {"cu-last-high", PREFILL_SCORE, {{I32, AT(p_cu_seqlens[2]), 4}}, "cu_seqlens[2] = 4 differs from num_rows = 3"},
     {"prefix-negative", PREFILL_SCORE, {{I32, AT(p_prefix_lens[1]), -1}}, "prefix_lens[1] = -1 is below 0"},
     {"seq-below-rows",
      PREFILL_SCORE,
