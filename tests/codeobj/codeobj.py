@@ -125,6 +125,16 @@ def instructions_of(listing):
     return functions
 
 
+def without_parameters(name):
+    """A demangled function name without the parentheses that end it; those of template arguments stay."""
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if depth == 0:
+            return name[:at] if name[at] == "(" else name
+    return name
+
+
 def kernels_of(path, llvm):
     with open(path, "rb") as file:
         data = file.read()
@@ -140,8 +150,7 @@ def kernels_of(path, llvm):
     if kernels:
         names = run(f"{llvm}/llvm-cxxfilt", *[k.symbol for k in kernels]).splitlines()
         for kernel, name in zip(kernels, names):
-            name = re.sub(r"\((?!anonymous).*\)$", "", name)  # parameters
-            kernel.name = re.sub(r"^void |\(anonymous namespace\)::", "", name)
+            kernel.name = re.sub(r"^void |\(anonymous namespace\)::", "", without_parameters(name))
     return kernels
 
 

@@ -93,9 +93,11 @@ template <int Mask, class T> HIPK_DEVICE T shuffle_xor(T value) { return __shfl_
 
 HIPK_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
 HIPK_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
+HIPK_DEVICE uint64_t double_bits(double x) { return static_cast<uint64_t>(__double_as_longlong(x)); }
 HIPK_DEVICE float half_float(uint16_t x) { return __half2float(__ushort_as_half(x)); }
 HIPK_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 HIPK_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
+HIPK_DEVICE float magnitude(float x) { return fabsf(x); }
 HIPK_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
 HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
 HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<long long>(mask)) - 1; }
@@ -108,6 +110,7 @@ HIPK_DEVICE void reset(gptr<uint32_t> counter) {
   __nv_atomic_store_n(counter, 0u, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
 }
 
+template <class P> HIPK_DEVICE const P &reread(const P &params) { return params; }
 template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, hipStream_t stream, const P &params) {
   kernel<<<dim3(static_cast<unsigned>(groups)), dim3(static_cast<unsigned>(threads)), 0, stream>>>(params);
 }
