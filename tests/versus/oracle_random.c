@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * oracle_random: random small cases of every operation (S2 to S6) through the public API, each output byte
- * compared with the oracle's.  Case i of a seed is the same on every host, so one printed line repeats a failure.
- * It does not look at bad input (S7) or launch policies (S8).
+ * compared with the oracle's.  Case i of a seed is the same on every host of one byte order, so one printed line
+ * repeats a failure; so is the digest of all outputs that it prints. It does not look at bad input (S7) or launch
+ * policies (S8).
  *
  *   oracle_random [--backend ref|all|...] [--cases 1000] [--seed 1] [--first 0] [--op all] [--threads 0] [--complete]
  *
@@ -76,8 +77,8 @@ static bool parse(int argc, char **argv, options *o) {
 }
 
 /* Case `index` draws from its own stream. */
-static trial begin(m3idx_context *ctx, unsigned long long seed, long long index) {
-  trial t = {.ctx = ctx, .state = seed * UINT64_C(0x9e3779b97f4a7c15)};
+static trial begin(m3idx_context *ctx, uint64_t digest, unsigned long long seed, long long index) {
+  trial t = {.ctx = ctx, .digest = digest, .state = seed * UINT64_C(0x9e3779b97f4a7c15)};
   t.state = random_bits(&t) ^ (uint64_t)index;
   t.state = random_bits(&t);
   return t;
@@ -94,8 +95,9 @@ static int run(m3idx_context *ctx, const char *backend, void *user) {
   int only = op_by_name(o->op);
   bool complete = o->complete || !strcmp(backend, "ref");
   long long compared[OPS] = {0}, unsupported[OPS] = {0}, failed = 0;
+  uint64_t digest = UINT64_C(0xcbf29ce484222325);
   for (long long i = o->first; i < o->first + o->cases; i++) {
-    trial t = begin(ctx, o->seed, i);
+    trial t = begin(ctx, digest, o->seed, i);
     int op = (int)random_below(&t, OPS);
     if (only >= 0) op = only;
     verdict v = ops[op].run(&t);
@@ -109,6 +111,7 @@ static int run(m3idx_context *ctx, const char *backend, void *user) {
              o->seed, i, t.why);
       failed++;
     }
+    digest = t.digest;
     trial_free(&t);
     if (failed == 20) break;
   }
@@ -119,6 +122,7 @@ static int run(m3idx_context *ctx, const char *backend, void *user) {
     printf("%-13s %8lld compared %8lld unsupported\n", ops[i].name, compared[i], unsupported[i]);
     if (!compared[i] && (only >= 0 || o->cases > 1)) missing = true;
   }
+  printf("outputs       %016llx\n", (unsigned long long)digest);
   if (missing) printf("FAIL oracle_random: an operation was never compared\n");
   return failed || missing;
 }

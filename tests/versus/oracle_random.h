@@ -21,10 +21,12 @@ typedef struct trial {
   uint64_t state;
   void **blocks;
   size_t num_blocks, capacity;
-  char why[512]; /* of the first difference, or the library's message */
+  uint64_t digest; /* of all outputs compared */
+  char why[512];   /* of the first difference, or the library's message */
 } trial;
 
-/* ---- random numbers (random_fill.c) ---- */
+/* ---- random numbers (random_fill.c) ----
+ * C leaves the order of initializers, arguments and operands open: one random call in each such expression. */
 uint64_t random_bits(trial *t);
 int64_t random_below(trial *t, int64_t n);              /* 0 .. n - 1, n >= 1 */
 int64_t random_in(trial *t, int64_t low, int64_t high); /* both ends included */

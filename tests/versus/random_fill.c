@@ -101,10 +101,17 @@ static bool same_bytes(trial *t, const output *o, const unsigned char *expected)
   return false;
 }
 
+/* FNV-1a */
+static void digest_output(trial *t, const output *o) {
+  for (size_t i = 0; i < o->bytes; i++)
+    t->digest = (t->digest ^ ((const unsigned char *)o->got)[i]) * UINT64_C(0x100000001b3);
+}
+
 verdict conclude(trial *t, m3idx_status status, const char *call, const output *outputs, int num_outputs) {
   for (int i = 0; i < num_outputs; i++)
     if (!same_bytes(t, &outputs[i], status == M3IDX_OK ? outputs[i].want_all : outputs[i].before_all))
       return VERDICT_FAIL;
+  for (int i = 0; i < num_outputs; i++) digest_output(t, &outputs[i]);
   if (status == M3IDX_OK) return VERDICT_PASS;
   snprintf(t->why, sizeof t->why, "%s: %s: %s", call, m3idx_status_name(status), m3idx_message(t->ctx));
   return status == M3IDX_UNSUPPORTED ? VERDICT_UNSUPPORTED : VERDICT_FAIL;

@@ -57,8 +57,9 @@ static void straddle(trial *t, const m3idx_tensor *q, const m3idx_tensor *k) {
       for (int64_t d = 3; d < k->shape[2]; d++) tensor_set(k, i, j, d, 0);
       tensor_set(k, i, j, 0, side | (exponent * binade + (uint32_t)random_below(t, binade)));
       tensor_set(k, i, j, 1, side | half * binade);
-      tensor_set(k, i, j, 2,
-                 one_in(t, 3) ? 0 : (one_in(t, 2) ? sign : 0) | (half - (uint32_t)random_in(t, 1, 100)) * binade);
+      uint32_t hair = (half - (uint32_t)random_in(t, 1, 100)) * binade;
+      if (one_in(t, 2)) hair |= sign;
+      tensor_set(k, i, j, 2, one_in(t, 3) ? 0 : hair);
     }
 }
 
@@ -126,9 +127,10 @@ static int64_t random_forced(trial *t) { return one_in(t, 2) ? 0 : one_in(t, 8) 
 verdict random_score(trial *t) {
   inputs in = make_inputs(t, false);
   const m3idx_batch *b = &in.rb.batch;
+  m3idx_tensor q_told = tensor_told(t, in.q), k_told = tensor_told(t, in.index_k);
   m3idx_score_args args = {.batch = b,
-                           .q = tensor_told(t, in.q),
-                           .index_k = tensor_told(t, in.index_k),
+                           .q = q_told,
+                           .index_k = k_told,
                            .block_table = in.block_table,
                            .block_table_stride = in.table_stride,
                            .scale = in.scale};
@@ -157,16 +159,14 @@ verdict random_topk_fused(trial *t) {
   bool with_table = one_in(t, 3);
   inputs in = make_inputs(t, with_table);
   const m3idx_batch *b = &in.rb.batch;
-  m3idx_topk_args args = {.batch = b,
-                          .q = tensor_told(t, in.q),
-                          .index_k = tensor_told(t, in.index_k),
-                          .block_table = in.block_table,
-                          .block_table_stride = in.table_stride,
-                          .scale = in.scale,
-                          .init_blocks = random_forced(t),
-                          .local_blocks = random_forced(t),
-                          .topk = random_topk(t),
-                          .contract = random_contract(t)};
+  m3idx_topk_args args = {
+      .batch = b, .block_table = in.block_table, .block_table_stride = in.table_stride, .scale = in.scale};
+  args.q = tensor_told(t, in.q);
+  args.index_k = tensor_told(t, in.index_k);
+  args.init_blocks = random_forced(t);
+  args.local_blocks = random_forced(t);
+  args.topk = random_topk(t);
+  args.contract = random_contract(t);
   strides s = random_strides(t, in.H, b->num_rows, args.topk);
   output outputs[3] = {make_output(t, "topk_idx", s.elements, 4)};
   m3idx_sparse_out sparse;

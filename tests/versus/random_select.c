@@ -66,11 +66,12 @@ typedef struct problem {
 } problem;
 
 static problem random_problem(trial *t, bool may_use_batch) {
-  problem p = {.args = {.num_heads = random_in(t, 1, 3),
-                        .num_rows = random_below(t, 5),
-                        .topk = random_topk(t),
-                        .contract = random_contract(t)}};
+  problem p = {.num_blocks = NULL};
   m3idx_select_args *a = &p.args;
+  a->num_heads = random_in(t, 1, 3);
+  a->num_rows = random_below(t, 5);
+  a->topk = random_topk(t);
+  a->contract = random_contract(t);
   if (may_use_batch && one_in(t, 3)) {
     p.rb = make_batch(t, 16, one_in(t, 2) ? 100 : 1600);
     a->num_rows = p.rb.batch.num_rows;
@@ -117,8 +118,9 @@ verdict random_select(trial *t) {
   else
     a->num_blocks = p.num_blocks;
   strides s = random_strides(t, a->num_heads, a->num_rows, a->topk);
-  output outputs[2] = {make_output(t, "topk_idx", s.elements, 4),
-                       make_output(t, "keys", a->num_heads * a->num_rows * a->topk, 8)};
+  output outputs[2];
+  outputs[0] = make_output(t, "topk_idx", s.elements, 4);
+  outputs[1] = make_output(t, "keys", a->num_heads * a->num_rows * a->topk, 8);
   int32_t *scratch = trial_alloc(t, (size_t)a->topk * sizeof *scratch);
   if (wanted != 1) a->topk_idx = outputs[0].got;
   if (wanted != 0) a->keys = outputs[1].got;
@@ -182,8 +184,9 @@ verdict random_parts(trial *t) {
   }
 
   strides s = random_strides(t, a->num_heads, a->num_rows, a->topk);
-  output outputs[2] = {make_output(t, "merged topk_idx", s.elements, 4),
-                       make_output(t, "merged keys", rows * a->topk, 8)};
+  output outputs[2];
+  outputs[0] = make_output(t, "merged topk_idx", s.elements, 4);
+  outputs[1] = make_output(t, "merged keys", rows * a->topk, 8);
   int32_t *scratch = trial_alloc(t, (size_t)a->topk * sizeof *scratch);
   bool dense = stride_part == rows * a->topk && one_in(t, 2);
   m3idx_merge_args m = {.num_parts = parts,

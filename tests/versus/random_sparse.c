@@ -51,7 +51,8 @@ static void random_ids(trial *t, int64_t topk, int64_t blocks, int32_t *ids) {
 verdict random_sparse_table(trial *t) {
   random_batch rb = make_batch(t, 128, one_in(t, 2) ? 700 : 4000);
   const m3idx_batch *b = &rb.batch;
-  m3idx_sparse_table_args args = {.batch = b, .num_heads = random_in(t, 1, 4), .topk = random_topk(t)};
+  m3idx_sparse_table_args args = {.batch = b, .num_heads = random_in(t, 1, 4)};
+  args.topk = random_topk(t);
   strides s = random_strides(t, args.num_heads, b->num_rows, args.topk);
   int32_t *ids = trial_alloc(t, (size_t)s.elements * sizeof *ids);
   for (int64_t h = 0; h < args.num_heads; h++)
