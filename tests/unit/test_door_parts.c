@@ -149,7 +149,11 @@ static const row sparse_rows[] = {
      SPARSE,
      {{I32, AT(attention_table[4]), 1 << 27}},
      "sparse.block_table[1][1] = 134217728 is outside 0..134217727 (the pages whose ids fit int32)"},
-    {"no-id-fits", SPARSE, {{I64, AT(table_args.num_heads), 1 << 30}}, "sparse.block_table[0][0] = 2 is outside 0..-1"},
+    /* H = 2^28 + 1: even page 0 gives 7 * H + H - 1 > 2^31 - 1. */
+    {"no-id-fits",
+     SPARSE,
+     {{I64, AT(table_args.num_heads), (1 << 28) + 1}, {I64, AT(table_args.topk_stride_head), 1}},
+     "sparse.block_table[0][0] = 2 is outside 0..-1"},
     {"id-fits-16",
      SPARSE,
      {{I64, AT(table_args.sparse.page_stride), 16}, {I32, AT(attention_table[4]), 1 << 26}},
