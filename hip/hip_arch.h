@@ -24,11 +24,24 @@
 #include <hip/hip_runtime.h>
 #include <stdint.h>
 
+/* Before a loop over a lane's own array, which stays in registers only if every index is a constant; and before a
+ * loop that is rare or long, and must not fill the registers with its unrolled self. */
+#if defined(__clang__) || defined(__CUDACC__)
+#define HIPK_UNROLL _Pragma("unroll")
+#define HIPK_ROLLED _Pragma("unroll 1")
+#else
+#define HIPK_UNROLL
+#define HIPK_ROLLED
+#endif
+
 namespace hipk {
 
-/* Sixteen bytes, the widest access of one lane. */
+/* Sixteen bytes, the widest access of one lane, and eight. */
 struct alignas(16) u32x4 {
   uint32_t x, y, z, w;
+};
+struct alignas(8) u32x2 {
+  uint32_t x, y;
 };
 
 } // namespace hipk
@@ -70,9 +83,11 @@ template <int Mask, class T> HIPK_DEVICE T shuffle_xor(T value) { return __shfl_
 
 HIPK_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
 HIPK_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
+HIPK_DEVICE uint64_t double_bits(double x) { return static_cast<uint64_t>(__double_as_longlong(x)); }
 HIPK_DEVICE float half_float(uint16_t x) { return static_cast<float>(__builtin_bit_cast(_Float16, x)); }
 HIPK_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 HIPK_DEVICE double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+HIPK_DEVICE float magnitude(float x) { return __builtin_fabsf(x); }
 HIPK_DEVICE float larger(float a, float b) { return __builtin_fmaxf(a, b); } /* a NaN gives way */
 HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
 HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<unsigned long long>(mask)) - 1; } /* mask != 0 */
@@ -86,6 +101,9 @@ HIPK_DEVICE uint32_t arrive(gptr<uint32_t> counter) {
 HIPK_DEVICE void reset(gptr<uint32_t> counter) {
   __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
+
+/* The compiler forgets what it knows of x: what is computed from it is computed here, not before the loop. */
+HIPK_DEVICE void forget(uint32_t &x) { asm volatile("" : "+v"(x)); }
 
 /* The kernel's own parameters again, read where they are used: `params` is the only parameter of the kernel.
  * Keeps what only the end of a kernel needs out of scalar registers until then. */

@@ -110,6 +110,7 @@ HIPK_DEVICE void reset(gptr<uint32_t> counter) {
   __nv_atomic_store_n(counter, 0u, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
 }
 
+HIPK_DEVICE void forget(uint32_t &x) { asm volatile("" : "+r"(x)); }
 template <class P> HIPK_DEVICE const P &reread(const P &params) { return params; }
 template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, hipStream_t stream, const P &params) {
   kernel<<<dim3(static_cast<unsigned>(groups)), dim3(static_cast<unsigned>(threads)), 0, stream>>>(params);

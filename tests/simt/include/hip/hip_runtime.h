@@ -132,6 +132,11 @@ inline float bits_float(uint32_t bits) {
   memcpy(&x, &bits, sizeof x);
   return x;
 }
+inline uint64_t double_bits(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
 /* binary16 to binary32: move the fraction, rebias the exponent by a multiplication that also makes subnormals. */
 inline float half_float(uint16_t x) {
   const uint32_t magnitude = static_cast<uint32_t>(x & 0x7fff) << 13, sign = static_cast<uint32_t>(x & 0x8000) << 16;
@@ -140,6 +145,7 @@ inline float half_float(uint16_t x) {
 }
 inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
 inline double fused(double a, double b, double c) { return fma(a, b, c); }
+inline float magnitude(float x) { return fabsf(x); }
 inline float larger(float a, float b) { return fmaxf(a, b); }
 inline int count_bits(uint64_t mask) { return __builtin_popcountll(mask); }
 inline int lowest_bit(uint64_t mask) { return __builtin_ctzll(mask); }
@@ -150,6 +156,7 @@ inline uint32_t arrive(gptr<uint32_t> counter, HIPK_HERE) {
 }
 inline void reset(gptr<uint32_t> counter, HIPK_HERE) { simt::store(counter.at, 0, simt::site{file, line}); }
 
+inline void forget(uint32_t &) {}
 template <class P> const P &reread(const P &params) { return params; }
 
 template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, hipStream_t, const P &params) {
