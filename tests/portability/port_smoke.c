@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "m3idx.h"
+#include "port_cases.h"
 
 enum { R = 3, H = 2, D = 32, B = 128, P = 9, M = 5, K = 4, SCORES = H * R * M, IDS = H * R * K };
 
@@ -79,5 +80,6 @@ int main(void) {
       }
     m3idx_close(ctx);
   }
+  if (port_cases(host, sizeof host / sizeof *host)) return 1;
   return ran ? 0 : 1;
 }
