@@ -67,8 +67,9 @@ const char *case_metadata(const case_file *file, const char *key) {
 }
 
 static char *copy_text(const char *text) {
-  char *copy = malloc(strlen(text) + 1);
-  return copy ? strcpy(copy, text) : NULL;
+  size_t bytes = strlen(text) + 1;
+  char *copy = malloc(bytes);
+  return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
 int case_tensor_bytes(case_dtype dtype, int rank, const int64_t *shape, size_t *bytes) {
@@ -199,7 +200,7 @@ static int view_text(const case_file *file, m3idx_case *c, char *why) {
 }
 
 static int view_metadata(const case_file *file, m3idx_case *c, char *why) {
-  int64_t sparse;
+  int64_t sparse = 0;
   if (view_text(file, c, why) || view_integer(file, "topk", 1, 128, NULL, &c->K, why) ||
       view_integer(file, "max_block", 0, CASE_MAX_BLOCKS, NULL, &c->M, why) ||
       view_integer(file, "init_blocks", 0, INT32_MAX, NULL, &c->init_blocks, why) ||

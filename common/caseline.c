@@ -285,9 +285,10 @@ int case_spec_parse_line(const char *line, case_spec *out, char *why) {
   const char *argv[WORDS];
   int argc = 0;
   *out = (case_spec){0};
-  char *copy = malloc(strlen(line) + 1);
+  size_t bytes = strlen(line) + 1;
+  char *copy = malloc(bytes);
   if (!copy) return case_fail(why, "out of memory");
-  strcpy(copy, line);
+  memcpy(copy, line, bytes);
   for (char *word = copy + strspn(copy, " \t\r\n"); *word && argc < WORDS;) {
     argv[argc++] = word;
     word += strcspn(word, " \t\r\n");

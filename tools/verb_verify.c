@@ -65,7 +65,7 @@ static int check_outputs(const char *verb, const pair *p, int *outputs) {
 /* ---- how elements differ ---- */
 
 static void print_index(const case_tensor *t, int64_t at) {
-  int64_t index[CASE_MAX_RANK];
+  int64_t index[CASE_MAX_RANK] = {0};
   for (int i = t->rank - 1; i >= 0; i--) {
     index[i] = at % t->shape[i];
     at /= t->shape[i];
