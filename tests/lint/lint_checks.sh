@@ -69,7 +69,7 @@ declare -A MAY_INCLUDE=(
 )
 # Where a system header may be included from; unlisted headers of third parties may be included nowhere.
 declare -A HEADER_ROOMS=(
-  [gmp.h]="tests" [mpfr.h]="tests" [check.h]="tests" [jansson.h]="common tests fuzz" [popt.h]="tools tests"
+  [gmp.h]="tests" [mpfr.h]="tests" [check.h]="tests" [jansson.h]="common tools tests fuzz" [popt.h]="tools tests"
   [nettle/sha2.h]="tools tests" [immintrin.h]="ref/simd" [arm_neon.h]="ref/simd"
 )
 C11_AND_POSIX=" assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h

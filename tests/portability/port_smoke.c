@@ -33,19 +33,29 @@ static void fill(void *data, m3idx_dtype dtype, int64_t count, uint32_t *state) 
 }
 
 static int run(m3idx_context *ctx, m3idx_dtype q_type, m3idx_dtype k_type) {
-  static const int32_t seq_lens[R] = {640, 7, 300}, table[R][M] = {{8, 0, 7, 1, 6}, {2, -1, -1, -1, -1}, {3, 4, 5, -1, -1}};
+  static const int32_t seq_lens[R] = {640, 7, 300},
+                       table[R][M] = {{8, 0, 7, 1, 6}, {2, -1, -1, -1, -1}, {3, 4, 5, -1, -1}};
   static uint32_t q[R * H * D], k[P * B * D]; /* room for the widest format, aligned for all */
   static float score[SCORES];
   static int32_t ids[IDS];
   uint32_t state = 1;
   fill(q, q_type, R * H * D, &state);
   fill(k, k_type, P * B * D, &state);
-  const m3idx_batch batch = {.mode = M3IDX_DECODE, .num_requests = R, .num_rows = R, .max_block = M, .block_size = B,
-                             .decode_query_len = 1, .seq_lens = seq_lens};
-  const m3idx_score_args scores = {.batch = &batch, .q = {q, q_type, {R, H, D}, {0}}, .index_k = {k, k_type, {P, B, D}, {0}},
-                                   .block_table = table[0], .local_blocks = 1, .score = score};
-  const m3idx_select_args select = {.batch = &batch, .num_heads = H, .num_rows = R, .max_block = M, .score = score,
-                                    .topk = K, .topk_idx = ids};
+  const m3idx_batch batch = {.mode = M3IDX_DECODE,
+                             .num_requests = R,
+                             .num_rows = R,
+                             .max_block = M,
+                             .block_size = B,
+                             .decode_query_len = 1,
+                             .seq_lens = seq_lens};
+  const m3idx_score_args scores = {.batch = &batch,
+                                   .q = {q, q_type, {R, H, D}, {0}},
+                                   .index_k = {k, k_type, {P, B, D}, {0}},
+                                   .block_table = table[0],
+                                   .local_blocks = 1,
+                                   .score = score};
+  const m3idx_select_args select = {
+      .batch = &batch, .num_heads = H, .num_rows = R, .max_block = M, .score = score, .topk = K, .topk_idx = ids};
   if (m3idx_score(ctx, &scores) || m3idx_select(ctx, &select)) {
     fprintf(stderr, "%s: %s\n", m3idx_backend_name(ctx), m3idx_message(ctx));
     return 1;
@@ -57,7 +67,8 @@ static int run(m3idx_context *ctx, m3idx_dtype q_type, m3idx_dtype k_type) {
     hash = fnv(hash, bits);
   }
   for (int i = 0; i < IDS; i++) hash = fnv(hash, (uint32_t)ids[i]);
-  printf("%s %s %s %016" PRIx64 "\n", m3idx_backend_name(ctx), m3idx_dtype_name(q_type), m3idx_dtype_name(k_type), hash);
+  printf("%s %s %s %016" PRIx64 "\n", m3idx_backend_name(ctx), m3idx_dtype_name(q_type), m3idx_dtype_name(k_type),
+         hash);
   return 0;
 }
 

@@ -25,7 +25,7 @@ tests() { ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$JOBS" 
 
 address() {
   local program
-  export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+  export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1
   export UBSAN_OPTIONS=print_stacktrace=1
   program=$(plant gcc -fsanitize=address,undefined -fno-sanitize-recover=all)
   finds address overrun -- "$program"
