@@ -67,8 +67,8 @@ void backend_close(m3idx_context *ctx) {
   if (state == nullptr) return;
   device_scope scope(ctx);
   if (scope.error == hipSuccess) {
-    (void)hipFree(state->buffers.base);
-    (void)hipFree(state->workspace.base);
+    hipk_arena_drop(&state->buffers);
+    hipk_arena_drop(&state->workspace);
   }
   free(state);
   ctx->state = nullptr;
@@ -80,10 +80,7 @@ void *backend_alloc(m3idx_context *ctx, size_t bytes) {
   device_scope scope(ctx);
   hipk_arena fresh = {};
   if (hipk_check(ctx, scope.error, "hipSetDevice") != M3IDX_OK) return nullptr;
-  if (hipk_arena_reserve(ctx, &fresh, bytes == 0 ? 1 : bytes, true) != M3IDX_OK) {
-    (void)hipFree(fresh.base);
-    return nullptr;
-  }
+  if (hipk_arena_reserve(ctx, &fresh, bytes == 0 ? 1 : bytes, true) != M3IDX_OK) return nullptr;
   return fresh.base;
 }
 
@@ -139,6 +136,8 @@ m3idx_status run_staged(m3idx_context *ctx, const operation<Args> &op, const Arg
   if (status == M3IDX_OK) status = run_on(ctx, op, &device_args, state->workspace.base);
   if (status == M3IDX_OK) status = hipk_stage_download(&stage, ctx);
   hipk_stage_free(&stage);
+  /* A launch that did not end well may have left counters standing. */
+  if (status != M3IDX_OK) hipk_arena_drop(&state->workspace);
   return status;
 }
 

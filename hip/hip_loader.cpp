@@ -68,7 +68,7 @@ FORWARD_ERROR(hipGetDeviceProperties, (hipDeviceProp_t * properties, int device)
 FORWARD_ERROR(hipRuntimeGetVersion, (int *version), (version))
 FORWARD_ERROR(hipMalloc, (void **pointer, size_t bytes), (pointer, bytes))
 FORWARD_ERROR(hipFree, (void *pointer), (pointer))
-FORWARD_ERROR(hipMemset, (void *to, int value, size_t bytes), (to, value, bytes))
+FORWARD_ERROR(hipMemsetAsync, (void *to, int value, size_t bytes, hipStream_t stream), (to, value, bytes, stream))
 FORWARD_ERROR(hipMemcpy, (void *to, const void *from, size_t bytes, hipMemcpyKind kind), (to, from, bytes, kind))
 FORWARD_ERROR(hipMemcpyAsync, (void *to, const void *from, size_t bytes, hipMemcpyKind kind, hipStream_t stream),
               (to, from, bytes, kind, stream))

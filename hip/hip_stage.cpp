@@ -196,7 +196,7 @@ void hipk_stage_cache_insert(hipk_stage *stage, m3idx_cache_insert_args *args) {
     stage->no_memory = true;
     return;
   }
-  for (int64_t i = 0; i < rows; i++) own[i] = slots[i] < 0 ? -1 : i;
+  for (int64_t i = 0; i < rows; i++) own[i] = i; /* rows that go nowhere are dropped on the way back */
   mapping->source = mapping->owned = own;
   const int64_t pages = (rows + block - 1) / block;
   hipk_buffer *b = add(stage, &args->cache.data, static_cast<size_t>(pages * block * dim * size));
@@ -220,19 +220,29 @@ void hipk_stage_cache_insert(hipk_stage *stage, m3idx_cache_insert_args *args) {
 
 m3idx_status hipk_arena_reserve(m3idx_context *ctx, hipk_arena *arena, size_t bytes, bool zero) {
   if (bytes <= arena->bytes) return M3IDX_OK;
-  if (arena->base != nullptr) {
-    const hipError_t freed = hipFree(arena->base);
-    *arena = hipk_arena{};
-    if (freed != hipSuccess) return hipk_check(ctx, freed, "hipFree");
-  }
+  hipk_arena_drop(arena);
   const hipError_t got = hipMalloc(&arena->base, bytes);
   if (got != hipSuccess) {
     arena->base = nullptr;
     return m3idx_fail(ctx, got == hipErrorOutOfMemory ? M3IDX_NO_MEMORY : M3IDX_DEVICE, "hipMalloc of %zu bytes: %s",
                       bytes, hipGetErrorString(got));
   }
-  arena->bytes = bytes;
-  return zero ? hipk_check(ctx, hipMemset(arena->base, 0, bytes), "hipMemset") : M3IDX_OK;
+  /* Finished on return: the memory may be used on another stream than this one. */
+  const hipStream_t stream = static_cast<hipStream_t>(ctx->stream);
+  m3idx_status status = M3IDX_OK;
+  if (zero) status = hipk_check(ctx, hipMemsetAsync(arena->base, 0, bytes, stream), "hipMemsetAsync");
+  if (zero && status == M3IDX_OK) status = hipk_check(ctx, hipStreamSynchronize(stream), "hipStreamSynchronize");
+  if (status == M3IDX_OK) {
+    arena->bytes = bytes;
+    return M3IDX_OK;
+  }
+  hipk_arena_drop(arena); /* not zeroed: no later call may take it for a workspace */
+  return status;
+}
+
+void hipk_arena_drop(hipk_arena *arena) {
+  (void)hipFree(arena->base);
+  *arena = hipk_arena{};
 }
 
 m3idx_status hipk_stage_upload(hipk_stage *stage, m3idx_context *ctx, hipk_arena *arena) {
@@ -264,20 +274,23 @@ unsigned char *place_of(const hipk_buffer *b, int64_t i) {
   return b->target + at / b->inner * b->outer_stride_bytes + at % b->inner * b->inner_stride_bytes;
 }
 
-m3idx_status download(m3idx_context *ctx, const hipk_buffer *b) {
-  const int64_t rows = b->slots != nullptr ? b->outer : b->outer * b->inner;
-  const size_t row_bytes = static_cast<size_t>(b->row_bytes), bytes = static_cast<size_t>(rows) * row_bytes;
+int64_t rows_of(const hipk_buffer *b) { return b->slots != nullptr ? b->outer : b->outer * b->inner; }
+
+/* The rows as the device left them, in b->owned. */
+m3idx_status fetch(m3idx_context *ctx, hipk_buffer *b) {
+  const size_t bytes = static_cast<size_t>(rows_of(b)) * static_cast<size_t>(b->row_bytes);
   if (bytes == 0) return M3IDX_OK;
-  unsigned char *dense = static_cast<unsigned char *>(malloc(bytes));
-  if (dense == nullptr) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no host memory for %zu bytes of output", bytes);
-  const m3idx_status status =
-      hipk_check(ctx, hipMemcpy(dense, *b->slot, bytes, hipMemcpyDeviceToHost), "hipMemcpy to the host");
-  for (int64_t i = 0; i < rows && status == M3IDX_OK; i++) {
+  b->owned = malloc(bytes);
+  if (b->owned == nullptr) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no host memory for %zu bytes of output", bytes);
+  return hipk_check(ctx, hipMemcpy(b->owned, *b->slot, bytes, hipMemcpyDeviceToHost), "hipMemcpy to the host");
+}
+
+void spread(const hipk_buffer *b) {
+  const unsigned char *dense = static_cast<const unsigned char *>(b->owned);
+  for (int64_t i = 0; i < rows_of(b); i++, dense += b->row_bytes) {
     unsigned char *to = place_of(b, i);
-    if (to != nullptr) memcpy(to, dense + static_cast<size_t>(i) * row_bytes, row_bytes);
+    if (to != nullptr && b->row_bytes != 0) memcpy(to, dense, static_cast<size_t>(b->row_bytes));
   }
-  free(dense);
-  return status;
 }
 
 } // namespace
@@ -286,7 +299,9 @@ m3idx_status hipk_stage_download(hipk_stage *stage, m3idx_context *ctx) {
   m3idx_status status =
       hipk_check(ctx, hipStreamSynchronize(static_cast<hipStream_t>(ctx->stream)), "hipStreamSynchronize");
   for (int i = 0; i < stage->count && status == M3IDX_OK; i++)
-    if (stage->buffers[i].target != nullptr) status = download(ctx, &stage->buffers[i]);
+    if (stage->buffers[i].target != nullptr) status = fetch(ctx, &stage->buffers[i]);
+  for (int i = 0; i < stage->count && status == M3IDX_OK; i++)
+    if (stage->buffers[i].target != nullptr) spread(&stage->buffers[i]);
   return status;
 }
 

@@ -38,6 +38,7 @@ struct hipk_arena {
   size_t bytes;
 };
 m3idx_status hipk_arena_reserve(m3idx_context *ctx, hipk_arena *arena, size_t bytes, bool zero);
+void hipk_arena_drop(hipk_arena *arena);
 
 /* Register the buffers of a call and make *args the device's: dense strides, pointers to be placed. */
 #define M3IDX_OP(name, what) void hipk_stage_##name(hipk_stage *stage, m3idx_##name##_args *args);

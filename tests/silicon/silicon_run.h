@@ -112,6 +112,7 @@ struct device_run {
   void lend_workspace() {
     workspace = device_array<unsigned char>(workspace_bytes);
     MUST(hipMemset(workspace, 0, workspace_bytes));
+    MUST(hipDeviceSynchronize()); /* this and every copy before it; the stream does not wait for them by itself */
     must(ctx, m3idx_set_workspace(ctx, workspace, workspace_bytes), "m3idx_set_workspace");
   }
   /* The graph of what `enqueue` puts on the stream. */

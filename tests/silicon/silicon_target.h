@@ -30,6 +30,7 @@ typedef cudaMemcpyKind hipMemcpyKind;
 #define hipStreamNonBlocking cudaStreamNonBlocking
 #define hipStreamCaptureModeGlobal cudaStreamCaptureModeGlobal
 
+#define hipDeviceSynchronize cudaDeviceSynchronize
 #define hipEventCreate cudaEventCreate
 #define hipEventElapsedTime cudaEventElapsedTime
 #define hipEventRecord cudaEventRecord
