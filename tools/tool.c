@@ -2,8 +2,10 @@
  *
  * What the verbs share: options through popt, messages, exit statuses.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "tool.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +92,18 @@ int tool_integer(const char *verb, const char *option, const char *text, int min
 int tool_read(const char *verb, const char *path, case_file *out) {
   char why[CASE_MESSAGE_BYTES];
   return casefile_read(path, out, why) ? tool_fail(verb, EXIT_USAGE, "%s", why) : EXIT_OK;
+}
+
+int tool_write(const char *verb, const char *path, const case_file *file) {
+  static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
+  char why[CASE_MESSAGE_BYTES];
+  sigset_t wait, before;
+  sigemptyset(&wait);
+  for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++) sigaddset(&wait, interrupts[i]);
+  sigprocmask(SIG_BLOCK, &wait, &before);
+  int bad = casefile_write(path, file, why);
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  return bad ? tool_fail(verb, EXIT_USAGE, "%s", why) : EXIT_OK;
 }
 
 const char *tool_output_name(case_op op, int i) {

@@ -67,6 +67,10 @@ int tool_integer(const char *verb, const char *option, const char *text, int min
 /* Read a case file or print why not; EXIT_OK or EXIT_USAGE. */
 int tool_read(const char *verb, const char *path, case_file *out);
 
+/* Write a case file or print why not; EXIT_OK or EXIT_USAGE.  An interrupt waits until the file is whole, so that
+ * nothing is left beside it. */
+int tool_write(const char *verb, const char *path, const case_file *file);
+
 /* ---- progress (progress.c) ----
  * While work goes on past a second, "WHAT, N s" on standard error if that is a terminal.  WHAT outlives it. */
 void progress_begin(const char *what, bool quiet);

@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 
-#include "casefile.h"
 #include "tool.h"
 
 enum { OUTPUT = TOOL_FIRST_OPTION, QUIET, FIRST_CASE_OPTION, MAX_OPTIONS = 64 };
@@ -35,11 +34,13 @@ static int generate(const char *verb, const line *l, const char *output, bool qu
   if (case_spec_parse(l->count, (const char *const *)l->words, &spec, why))
     return tool_fail(verb, EXIT_USAGE, "%s", why);
   progress_begin("generating", quiet);
-  int bad = case_generate(&spec, &file, why) || casefile_write(output, &file, why);
+  int bad = case_generate(&spec, &file, why);
+  int status = bad ? EXIT_USAGE : tool_write(verb, output, &file);
   progress_end();
+  if (bad) tool_fail(verb, EXIT_USAGE, "%s", why);
   case_spec_free(&spec);
   case_file_free(&file);
-  return bad ? tool_fail(verb, EXIT_USAGE, "%s", why) : EXIT_OK;
+  return status;
 }
 
 int verb_gen(int argc, const char **argv) {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "casefile.h"
 #include "tool.h"
 
 enum { OUTPUT = TOOL_FIRST_OPTION, BACKEND, THREADS, DEVICE, NO_SCORE, QUIET };
@@ -42,8 +41,8 @@ static int run(const char *verb, const run_options *o, const char *input) {
   int result = EXIT_OK;
   if (status)
     result = tool_fail(verb, tool_exit_status(status), "%s: %s", input, why);
-  else if (casefile_write(o->output, &file, why))
-    result = tool_fail(verb, EXIT_USAGE, "%s", why);
+  else
+    result = tool_write(verb, o->output, &file);
   m3idx_close(ctx);
   case_file_free(&file);
   return result;

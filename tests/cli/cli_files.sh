@@ -50,4 +50,33 @@ equal "$(umask)" "$(printf '%04o' $((0666 & ~0$(stat -c %a out/kept))))" "mode o
 # The case line in the file is its repro.
 line=$(head -c 4096 out/kept | tr -d '\0' | grep -a -o -E '"case_line":"[^"]*"' | cut -d'"' -f4)
 equal "--op decode --seq-lens 20000 --head-dim 64 --seed 2" "$line" "the case line"
+
+# An interrupt at any moment: the old file or the new one, and nothing beside it.
+expect 0 "$m3idx" gen "${case_line[@]}" --heads 16 --decode-query-len 64 --seed 3 -o whole
+old=$(sha256sum <out/kept)
+new=$(sha256sum <whole)
+for delay in 0 0.01 0.02 0.03 0.04 0.05 0.07 0.1 0.2 0.4; do
+  "$m3idx" gen "${case_line[@]}" --heads 16 --decode-query-len 64 --seed 3 -o out/kept &
+  sleep $delay
+  kill -TERM $! 2>/dev/null
+  wait $! 2>/dev/null
+  now=$(sha256sum <out/kept)
+  checks=$((checks + 1))
+  [[ $now == "$old" || $now == "$new" ]] || fail "interrupted after $delay s, the output is neither old nor new"
+  equal "out/kept out/link" "$(echo out/*)" "files beside the output after an interrupt"
+done
+
+# Progress: on a terminal, past a second, unless quiet.
+expect 0 "$m3idx" gen --op decode --seq-lens 8192x8 --heads 24 --k-dtype f32 -o slow
+slow=("$m3idx" run slow -o slow_golden --backend ref --threads 1)
+if command -v script >/dev/null; then
+  expect 0 script -q -e -c "${slow[*]}" /dev/null
+  explains "decode on backend ref, 1 s"
+  expect 0 script -q -e -c "${slow[*]} --quiet" /dev/null
+  equal "" "$out" "a terminal after a quiet run"
+else
+  echo "progress on a terminal is not tested: there is no script(1)"
+fi
+expect 0 "${slow[@]}"
+equal "" "$out$err" "output where there is no terminal"
 finish
