@@ -275,7 +275,7 @@ START_TEST(rounded) {
   m3idx_context *ctx = bug_open(_i);
   float *score = scores(N);
   uint64_t state = 5;
-  for (double step = 8; step <= 64; step *= 8) {
+  for (int step = 8; step <= 64; step *= 8) {
     for (int i = 0; i < N; i++) score[i] = (float)(floor(8 * step * bug_random(&state)) / step);
     bug_row row = {.score = score, .columns = N, .blocks = N, .topk = K};
     bug_select_expect(ctx, &row, NULL);

@@ -76,7 +76,7 @@ static bool answered(run *r, m3idx_status status, const char *call) {
   return false;
 }
 
-/* The n dots q[i] . k[i] against want[i]: n padded-down requests of one key each, each with a page of its own. */
+/* The n dots q[i] . k[i] against want[i]: n requests of one key each, each with a page of its own. */
 static void compare_dots(run *r, const char *part, int q_format, int k_format, int n) {
   size_t q_size = m3idx_dtype_bytes(formats[q_format].dtype), k_size = m3idx_dtype_bytes(formats[k_format].dtype);
   pack(r->q_bytes, r->q[0], (size_t)n * D, q_size);
