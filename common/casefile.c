@@ -5,6 +5,7 @@
  * data exactly.  Little-endian files, host-order tensors.  Writing is casewrite.c.
  */
 #define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64 /* files past 2 GiB on 32-bit hosts */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -5,7 +5,8 @@
  * so that the data is aligned to 8 bytes.
  */
 #define _POSIX_C_SOURCE 200809L
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _FILE_OFFSET_BITS 64 /* files past 2 GiB on 32-bit hosts */
+#define _XOPEN_SOURCE 700    /* realpath */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>

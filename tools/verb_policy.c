@@ -31,9 +31,22 @@ typedef struct inputs {
   bool given[INPUTS];
 } inputs;
 
-static const char *const keys[INPUTS] = {"max-block",     "rows",     "heads",         "topk",
-                                         "reqs",          "head-dim", "max-query-len", "max-seq-len",
-                                         "compute-units", "q-dtype",  "k-dtype",       "arch"};
+static const struct {
+  const char *key, *arg, *help;
+} keys[INPUTS] = {
+    {"max-block", "N", "capacity in blocks"},
+    {"rows", "N", "query rows"},
+    {"heads", "N", "index heads"},
+    {"topk", "N", "blocks to select"},
+    {"reqs", "N", "requests"},
+    {"head-dim", "N", "head dim"},
+    {"max-query-len", "N", "query rows of the longest request"},
+    {"max-seq-len", "N", "keys of the longest request"},
+    {"compute-units", "N", "compute units of the device"},
+    {"q-dtype", "FORMAT", "f32, f16, bf16, e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz"},
+    {"k-dtype", "FORMAT", "the same set, for the index keys"},
+    {"arch", "NAME", "gfx942 or gfx950; any other name is neither"},
+};
 
 /* NULL = an argument out of its bounds, which the checks before have ruled out. */
 static json_t *decode_topk(const int64_t *v) {
@@ -89,7 +102,7 @@ static void more_help(FILE *out) {
   for (int p = 0; p < POLICIES; p++) {
     fprintf(out, "  %-14s", policies[p].name);
     for (int i = 0; i < INPUTS; i++)
-      if (policies[p].needs & BIT(i)) fprintf(out, " --%s", keys[i]);
+      if (policies[p].needs & BIT(i)) fprintf(out, " --%s", keys[i].key);
     fputc('\n', out);
   }
 }
@@ -97,7 +110,7 @@ static void more_help(FILE *out) {
 /* One option's text to its value; EXIT_OK or a message. */
 static int take(const char *verb, inputs *in, input key, const char *text) {
   m3idx_dtype dtype;
-  if (in->given[key]) return tool_fail(verb, EXIT_USAGE, "--%s: given twice", keys[key]);
+  if (in->given[key]) return tool_fail(verb, EXIT_USAGE, "--%s: given twice", keys[key].key);
   in->given[key] = true;
   if (key == ARCH) {
     in->value[key] = m3idx_arch_by_name(text);
@@ -106,14 +119,14 @@ static int take(const char *verb, inputs *in, input key, const char *text) {
   if (key == Q_DTYPE || key == K_DTYPE) {
     if (m3idx_dtype_by_name(text, &dtype))
       return tool_fail(verb, EXIT_USAGE, "--%s %s: must be f32, f16, bf16, e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz",
-                       keys[key], text);
+                       keys[key].key, text);
     in->value[key] = dtype;
     return EXIT_OK;
   }
   char *end;
   long long value = strtoll(text, &end, 10);
   if (strspn(text, "0123456789") != strlen(text) || !*text || value > INT32_MAX)
-    return tool_fail(verb, EXIT_USAGE, "--%s %s: must be 0..%ld", keys[key], text, (long)INT32_MAX);
+    return tool_fail(verb, EXIT_USAGE, "--%s %s: must be 0..%ld", keys[key].key, text, (long)INT32_MAX);
   in->value[key] = value;
   return EXIT_OK;
 }
@@ -144,8 +157,8 @@ static int policy(const char *verb, const inputs *in, const char *name, bool jso
     return tool_fail(verb, EXIT_USAGE, "%s: must be decode-topk, decode-score, decode-budget or prefill-score", name);
   for (int i = 0; i < INPUTS; i++) {
     bool needed = policies[p].needs & BIT(i);
-    if (needed && !in->given[i]) return tool_fail(verb, EXIT_USAGE, "--%s: missing, %s needs it", keys[i], name);
-    if (!needed && in->given[i]) return tool_fail(verb, EXIT_USAGE, "--%s: means nothing to %s", keys[i], name);
+    if (needed && !in->given[i]) return tool_fail(verb, EXIT_USAGE, "--%s: missing, %s needs it", keys[i].key, name);
+    if (!needed && in->given[i]) return tool_fail(verb, EXIT_USAGE, "--%s: means nothing to %s", keys[i].key, name);
   }
   json_t *result = policies[p].evaluate(in->value);
   if (!result) return tool_fail(verb, EXIT_USAGE, "%s: %s", name, m3idx_status_name(M3IDX_INVALID));
@@ -159,15 +172,8 @@ int verb_policy(int argc, const char **argv) {
   struct poptOption options[INPUTS + 3] = {{"json", 'j', POPT_ARG_NONE, NULL, JSON, "print one JSON object", NULL},
                                            TOOL_HELP_OPTION};
   for (int i = 0; i < INPUTS; i++)
-    options[2 + i] = (struct poptOption){keys[i],
-                                         0,
-                                         POPT_ARG_STRING,
-                                         NULL,
-                                         FIRST_INPUT + i,
-                                         i == ARCH ? "gfx942, gfx950; anything else is neither" : "see below",
-                                         i == ARCH                      ? "NAME"
-                                         : i == Q_DTYPE || i == K_DTYPE ? "FORMAT"
-                                                                        : "N"};
+    options[2 + i] =
+        (struct poptOption){keys[i].key, 0, POPT_ARG_STRING, NULL, FIRST_INPUT + i, keys[i].help, keys[i].arg};
   tool_args a;
   inputs in = {{0}, {0}};
   bool json = false;

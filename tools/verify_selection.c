@@ -47,6 +47,7 @@ static int64_t blocks_seen(const m3idx_case *c, int64_t t) {
     return n < 0 ? 0 : n > c->M ? c->M : n;
   }
   int64_t position;
+  if (c->R == 0) return 0; /* rows of no request: nothing judged the contents of a file */
   if (c->op == CASE_DECODE) {
     r = t / c->decode_query_len;
     position = c->seq_lens[r] - c->decode_query_len + t % c->decode_query_len;

@@ -287,6 +287,65 @@ START_TEST(refused_run) {
 }
 END_TEST
 
+/* ---- what the data kinds do to scores ---- */
+
+static case_file scored(const char *data, int q, int k) {
+  char line[256], why[CASE_MESSAGE_BYTES] = "";
+  snprintf(line, sizeof line,
+           "--op decode --seq-lens 4096 --decode-query-len 8 --heads 2 --head-dim 32 --q-dtype %s --k-dtype %s "
+           "--data %s --seed 1",
+           m3idx_dtype_name((m3idx_dtype)q), m3idx_dtype_name((m3idx_dtype)k), data);
+  case_file file = generated(line);
+  m3idx_context *ctx;
+  ck_assert_int_eq(m3idx_open(&ctx, &(m3idx_options){.backend = "ref"}, why, sizeof why), M3IDX_OK);
+  ck_assert_msg(case_run(ctx, &file, true, why) == M3IDX_OK, "%s", why);
+  m3idx_close(ctx);
+  return file;
+}
+
+/* Near, in every pair of formats: a row's 31 full blocks lie within 10 ulps (the dots within 8 ulps of X, which may
+ * stand just above a power of two), in at least two values, and far fewer values than blocks. */
+START_TEST(near_scores) {
+  case_file file = scored("near", _i / M3IDX_DTYPE_COUNT, _i % M3IDX_DTYPE_COUNT);
+  const uint32_t *bits = case_find(&file, "score")->data;
+  for (int row = 0; row < 16; row++) {
+    uint32_t low = UINT32_MAX, high = 0, values = 0;
+    for (int b = 0; b < 31; b++) {
+      uint32_t score = bits[row * 32 + b];
+      bool seen = false;
+      for (int a = 0; a < b; a++) seen = seen || bits[row * 32 + a] == score;
+      values += !seen;
+      if (score < low) low = score;
+      if (score > high) high = score;
+    }
+    ck_assert_uint_le(high - low, 10);
+    ck_assert_uint_ge(values, 2);
+    ck_assert_uint_lt(values, 12);
+  }
+  case_file_free(&file);
+}
+END_TEST
+
+/* Wide, in every format: most scores are finite and most rows' scores differ, up to overflow in the wide formats. */
+START_TEST(wide_scores) {
+  case_file file = scored("wide", _i, _i);
+  const uint32_t *bits = case_find(&file, "score")->data;
+  int infinite = 0, equal = 0;
+  for (int row = 0; row < 16; row++)
+    for (int b = 0; b < 32; b++) {
+      uint32_t score = bits[row * 32 + b];
+      infinite += (score & 0x7fffffff) == 0x7f800000;
+      bool twice = false;
+      for (int a = 0; a < b; a++) twice = twice || bits[row * 32 + a] == score;
+      equal += twice;
+    }
+  ck_assert_int_lt(infinite, 16 * 32 / 2);
+  ck_assert_int_lt(equal, 16 * 32 / 2);
+  if (_i == M3IDX_F32 || _i == M3IDX_BF16) ck_assert_int_gt(infinite, 0);
+  case_file_free(&file);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("case");
   TCase *tcase = tcase_create("case");
@@ -299,5 +358,7 @@ int main(void) {
   tcase_add_test(tcase, little_endian);
   tcase_add_loop_test(tcase, outputs_of_a_run, 0, 3);
   tcase_add_test(tcase, refused_run);
+  tcase_add_loop_test(tcase, near_scores, 0, M3IDX_DTYPE_COUNT * M3IDX_DTYPE_COUNT);
+  tcase_add_loop_test(tcase, wide_scores, 0, M3IDX_DTYPE_COUNT);
   return unit_run(suite);
 }
