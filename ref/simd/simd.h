@@ -32,10 +32,13 @@ typedef struct simd_page {
 
 typedef struct simd_group {
   int lanes, dim;
-  int padded_dim;           /* dim rounded up as the form needs; the padding is zero */
-  int64_t first_lane;       /* of lane 0, counted in its request: row * heads + head */
-  int32_t keys[SIMD_LANES]; /* n: keys that the lane sees (S2.3) */
-  int32_t min_keys, max_keys;
+  int padded_dim;             /* dim rounded up as the form needs; the padding is zero */
+  int64_t first_lane;         /* of lane 0, counted in its request: row * heads + head */
+  int32_t keys[SIMD_LANES];   /* n: keys that the lane sees (S2.3) */
+  int32_t blocks[SIMD_LANES]; /* N (S2.3) */
+  int32_t min_keys, max_keys, min_blocks;
+  double most_sum;                             /* the largest of sum[] */
+  double grid[SIMD_LANES];                     /* a power of two that divides every q[d], infinite for a zero query */
   float slope[SIMD_LANES], offset[SIMD_LANES]; /* |fast - exact| <= slope * peak + offset */
   double sum[SIMD_LANES];                      /* at least the sum of |q[d]| */
   uint32_t wild;                               /* lanes whose query holds an infinity or a NaN */

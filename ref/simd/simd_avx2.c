@@ -40,20 +40,41 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
 static void filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
                    float *score) {
   const int even = tokens <= REST ? REST : (tokens + 1) & ~1, fours = even % KEYS == 0 ? 0 : even % KEYS == 4 ? 1 : 2;
-  for (int l = 0; l < lanes; l += STRIP) {
-    const float *lane = (const float *)q + l;
-    const char *key = keys;
-    float *to = score + l;
-    int t = 0;
-    for (; t + KEYS <= even - fours * REST; t += KEYS, key += KEYS * stride_bytes, to += KEYS * SIMD_LANES)
-      keys_by_lanes(lane, key, stride_bytes, padded_dim, to, KEYS);
-    for (; t < even; t += REST, key += REST * stride_bytes, to += REST * SIMD_LANES)
-      keys_by_lanes(lane, key, stride_bytes, padded_dim, to, REST);
+  const char *key = keys;
+  for (int t = 0; t < even;) {
+    const int sixes = t + KEYS <= even - fours * REST, step = sixes ? KEYS : REST;
+    for (int l = 0; l < lanes; l += STRIP)
+      if (sixes)
+        keys_by_lanes((const float *)q + l, key, stride_bytes, padded_dim, score + l, KEYS);
+      else
+        keys_by_lanes((const float *)q + l, key, stride_bytes, padded_dim, score + l, REST);
+    t += step;
+    key += step * stride_bytes;
+    score += step * SIMD_LANES;
   }
+}
+
+/* Dense bf16 rows to f32. */
+static uint32_t widen(const char *from, int64_t row_bytes, int tokens, int dim, char *to, int64_t to_bytes) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+  __m256i most = _mm256_setzero_si256();
+  uint32_t each[8], all = 0;
+  for (int t = 0; t < tokens; t++, from += row_bytes, to += to_bytes)
+    for (int d = 0; d < dim; d += 8) {
+      const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * d));
+      const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+      most = _mm256_max_epu32(most, _mm256_and_si256(bits, magnitude));
+      _mm256_storeu_si256((__m256i *)(void *)(to + 4 * d), bits);
+    }
+  _mm256_storeu_si256((__m256i *)(void *)each, most);
+  for (int i = 0; i < 8; i++) all = simd_max(all, each[i]);
+  return all;
 }
 
 static uint32_t load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
                      simd_form form, void *to, int64_t to_bytes) {
+  if (to && dtype == M3IDX_BF16 && stride == 1 && form == SIMD_F32)
+    return widen(from, row_bytes, tokens, dim, to, to_bytes);
   return simd_load_rows(dtype, from, row_bytes, stride, tokens, dim, form, to, to_bytes);
 }
 
@@ -61,23 +82,32 @@ static void peak(float *score, int tokens, const int32_t *visible, float *most) 
   simd_plain_peak(score, tokens, visible, most);
 }
 
+/* Lanes 0..31 of a comparison, from its four vectors. */
+static inline uint32_t lanes_of(__m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256i low = _mm256_packs_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b));
+  const __m256i high = _mm256_packs_epi32(_mm256_castps_si256(c), _mm256_castps_si256(d));
+  const __m256i mixed = _mm256_packs_epi16(low, high); /* dwords of lanes 0-3, 8-11, 16-19, 24-27, 4-7, ... */
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(mixed, order));
+}
+
 static int pick(const float *score, int tokens, const float *least, uint16_t *list) {
   const __m256 a = _mm256_loadu_ps(least), b = _mm256_loadu_ps(least + 8), c = _mm256_loadu_ps(least + 16),
                d = _mm256_loadu_ps(least + 24);
-  int count = 0;
-  for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
-    const __m256 ma = _mm256_cmp_ps(_mm256_load_ps(score), a, _CMP_GE_OQ);
-    const __m256 mb = _mm256_cmp_ps(_mm256_load_ps(score + 8), b, _CMP_GE_OQ);
-    const __m256 mc = _mm256_cmp_ps(_mm256_load_ps(score + 16), c, _CMP_GE_OQ);
-    const __m256 md = _mm256_cmp_ps(_mm256_load_ps(score + 24), d, _CMP_GE_OQ);
-    if (_mm256_testz_ps(_mm256_or_ps(ma, mb), _mm256_or_ps(ma, mb)) &
-        _mm256_testz_ps(_mm256_or_ps(mc, md), _mm256_or_ps(mc, md)))
-      continue;
-    uint32_t mask = (uint32_t)_mm256_movemask_ps(ma) | (uint32_t)_mm256_movemask_ps(mb) << 8 |
-                    (uint32_t)_mm256_movemask_ps(mc) << 16 | (uint32_t)_mm256_movemask_ps(md) << 24;
-    for (; mask; mask &= mask - 1) list[count++] = (uint16_t)(t << 8 | __builtin_ctz(mask));
+  uint32_t mask[SIMD_TOKENS];
+  uint64_t some[SIMD_TOKENS / 64] = {0};
+  for (int t = 0; t < tokens; t++, score += SIMD_LANES)
+    mask[t] = lanes_of(_mm256_cmp_ps(_mm256_load_ps(score), a, _CMP_GE_OQ),
+                       _mm256_cmp_ps(_mm256_load_ps(score + 8), b, _CMP_GE_OQ),
+                       _mm256_cmp_ps(_mm256_load_ps(score + 16), c, _CMP_GE_OQ),
+                       _mm256_cmp_ps(_mm256_load_ps(score + 24), d, _CMP_GE_OQ));
+  for (int t = tokens; t < SIMD_TOKENS; t++) mask[t] = 0;
+  for (int t = 0; t < SIMD_TOKENS; t += 8) {
+    const __m256i none =
+        _mm256_cmpeq_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(mask + t)), _mm256_setzero_si256());
+    some[t / 64] |= (uint64_t)(~_mm256_movemask_ps(_mm256_castsi256_ps(none)) & 0xff) << t % 64;
   }
-  return count;
+  return simd_list(mask, some, list);
 }
 
 /* Four elements of a key as doubles. */

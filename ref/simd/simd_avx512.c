@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #include <math.h>
 
-#include "simd_convert.h"
+#include "simd_plain.h"
 #include "simd_x86.h"
 
 enum { KEYS = 12, REST = 4, MAX_VECTORS = SIMD_LANES / 16 };
@@ -80,11 +80,27 @@ static uint32_t look(const void *from, int64_t row_bytes, int tokens, int dim, c
   return _mm512_reduce_max_epu32(_mm512_max_epu32(high, low)) << 16;
 }
 
+/* Dense bf16 rows to f32. */
+static uint32_t widen(const char *from, int64_t row_bytes, int tokens, int dim, char *to, int64_t to_bytes) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i most = _mm512_setzero_si512();
+  for (int t = 0; t < tokens; t++, from += row_bytes, to += to_bytes)
+    for (int d = 0; d < dim; d += 16) {
+      const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(from + 2 * d));
+      const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+      most = _mm512_max_epu32(most, _mm512_and_si512(bits, magnitude));
+      _mm512_storeu_si512(to + 4 * d, bits);
+    }
+  return _mm512_reduce_max_epu32(most);
+}
+
 uint32_t simd_avx512_load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
                           simd_form form, void *to, int64_t to_bytes) {
   if (!to && stride == 1 && dtype == M3IDX_BF16 && dim % 32 == 0)
     return look(from, row_bytes, tokens, dim, 0x7fff7fffu, 1);
   if (!to && stride == 1 && dtype == M3IDX_F32) return look(from, row_bytes, tokens, dim, 0x7fffffffu, 0);
+  if (to && stride == 1 && dtype == M3IDX_BF16 && form == SIMD_F32)
+    return widen(from, row_bytes, tokens, dim, to, to_bytes);
   return simd_load_rows(dtype, from, row_bytes, stride, tokens, dim, form, to, to_bytes);
 }
 
@@ -114,14 +130,19 @@ void simd_avx512_peak(float *score, int tokens, const int32_t *visible, float *m
 
 int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_t *list) {
   const __m512 a = _mm512_loadu_ps(least), b = _mm512_loadu_ps(least + 16);
-  int count = 0;
+  uint32_t mask[SIMD_TOKENS];
+  uint64_t some[SIMD_TOKENS / 64] = {0};
   for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
     const __mmask16 ma = _mm512_cmp_ps_mask(_mm512_load_ps(score), a, _CMP_GE_OQ);
     const __mmask16 mb = _mm512_cmp_ps_mask(_mm512_load_ps(score + 16), b, _CMP_GE_OQ);
-    for (uint32_t mask = _mm512_kunpackw(mb, ma); mask; mask &= mask - 1)
-      list[count++] = (uint16_t)(t << 8 | __builtin_ctz(mask));
+    mask[t] = _mm512_kunpackw(mb, ma);
   }
-  return count;
+  for (int t = tokens; t < SIMD_TOKENS; t++) mask[t] = 0;
+  for (int t = 0; t < SIMD_TOKENS; t += 16) {
+    const __m512i lanes = _mm512_loadu_si512(mask + t);
+    some[t / 64] |= (uint64_t)_mm512_test_epi32_mask(lanes, lanes) << t % 64;
+  }
+  return simd_list(mask, some, list);
 }
 
 /* Eight elements of a key as doubles. */

@@ -7,6 +7,7 @@
 #ifndef M3IDX_SIMD_CONVERT_H
 #define M3IDX_SIMD_CONVERT_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -23,6 +24,40 @@ static inline uint32_t simd_bits(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   return bits;
+}
+
+/* A power of two that divides every value of a row of `form`, all of them from `dtype`: the smallest magnitude but
+ * zero has the finest grid.  Infinite for a row of zeros. */
+static inline double simd_grid(const void *row, simd_form form, int dim, m3idx_dtype dtype) {
+  static const int fraction_bits[M3IDX_DTYPE_COUNT] = {
+#define M3IDX_DTYPE(name, value, text, bytes, ebits, fbits, bias, specials) [value] = (fbits),
+#include "dtype.def"
+#undef M3IDX_DTYPE
+  };
+  uint32_t least = UINT32_MAX; /* a zero wraps to the largest */
+  if (form == SIMD_BF16) {
+    uint16_t half[SIMD_MAX_DIM], least_half = UINT16_MAX;
+    memcpy(half, row, (size_t)dim * sizeof *half);
+    for (int d = 0; d < dim; d++) {
+      const uint16_t below = (uint16_t)((half[d] & 0x7fff) - 1);
+      least_half = below < least_half ? below : least_half;
+    }
+    if (least_half != UINT16_MAX) least = (uint32_t)(least_half + 1) << 16;
+  } else {
+    uint32_t bits[SIMD_MAX_DIM];
+    memcpy(bits, row, (size_t)dim * sizeof *bits);
+    for (int d = 0; d < dim; d++) {
+      const uint32_t below = (bits[d] & 0x7fffffffu) - 1;
+      least = below < least ? below : least;
+    }
+    if (least != UINT32_MAX) least++;
+  }
+  if (least == UINT32_MAX) return INFINITY;
+  const uint32_t exponent = least >> 23 ? least >> 23 : 1; /* biased; subnormals share the grid of 1 */
+  const uint64_t power = (uint64_t)(1023 - 127 + (int)exponent - fraction_bits[dtype]) << 52;
+  double unit;
+  memcpy(&unit, &power, sizeof unit);
+  return unit;
 }
 
 typedef enum simd_specials { SIMD_IEEE, SIMD_FN, SIMD_FNUZ } simd_specials;

@@ -60,6 +60,7 @@ void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, 
   group->wild = 0;
   group->min_keys = INT32_MAX;
   group->max_keys = 0;
+  group->most_sum = 0;
   memset(group->q, 0, (size_t)group->padded_dim * SIMD_LANES * (call->form == SIMD_BF16 ? 2 : 4));
   for (int l = 0; l < lanes; l++) {
     const int64_t row = (first_lane + l) / call->heads, head = (first_lane + l) % call->heads;
@@ -73,15 +74,19 @@ void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, 
       sum = 0;
     }
     group->sum[l] = sum * SLACK;
+    if (group->sum[l] > group->most_sum) group->most_sum = group->sum[l];
     bound(filter_of(call), dim, group->sum[l], &group->slope[l], &group->offset[l]);
+    group->grid[l] = simd_grid(values, SIMD_F32, dim, q->dtype);
     place(group, call->form, l, values);
     const int32_t keys = keys_seen(call->batch, request, row);
     group->keys[l] = keys;
+    group->blocks[l] = (int32_t)((keys + call->batch->block_size - 1) / call->batch->block_size);
     if (keys < group->min_keys) group->min_keys = keys;
     if (keys > group->max_keys) group->max_keys = keys;
   }
+  group->min_blocks = (int32_t)((group->min_keys + call->batch->block_size - 1) / call->batch->block_size);
   for (int l = lanes; l < SIMD_LANES; l++) {
-    group->keys[l] = 0;
+    group->keys[l] = group->blocks[l] = 0;
     group->sum[l] = 0;
     group->slope[l] = group->offset[l] = 0;
   }

@@ -31,6 +31,19 @@ static inline int simd_plain_pick(const float *score, int tokens, const float *l
   return count;
 }
 
+/* The list of simd.h's pick() from a mask of lanes a token.  `some`: bit t is set iff mask[t] != 0.  Walking set bits
+ * keeps the branches predictable where a test of every token would not be. */
+static inline int simd_list(const uint32_t *mask, const uint64_t some[SIMD_TOKENS / 64], uint16_t *list) {
+  int count = 0;
+  for (int w = 0; w < SIMD_TOKENS / 64; w++)
+    for (uint64_t tokens = some[w]; tokens; tokens &= tokens - 1) {
+      const int t = w * 64 + __builtin_ctzll(tokens);
+      for (uint32_t lanes = mask[t]; lanes; lanes &= lanes - 1)
+        list[count++] = (uint16_t)(t << 8 | __builtin_ctz(lanes));
+    }
+  return count;
+}
+
 /* Eight chains; dim is a multiple of 16. */
 static inline double simd_plain_dot(const double *q, const void *key, simd_form form, int dim) {
   double sum[8] = {0};

@@ -31,6 +31,7 @@ typedef struct simd_scratch {
   int groups;
   simd_work work;
   simd_best best[SIMD_TILE_LANES];
+  float floor[SIMD_TILE_LANES];                /* the scores of best[].floor */
   void *page_copy;                             /* [TOKENS][MAX_DIM] floats */
   uint64_t *best_room;                         /* [TILE_LANES][simd_best_room(K)] */
   uint32_t stage[SIMD_TILE_LANES][SIMD_RANGE]; /* scores on their way out */

@@ -8,10 +8,6 @@
 #include "ref_key.h"
 #include "simd_run.h"
 
-static int64_t blocks_of(const simd_call *call, const simd_group *group, int lane) {
-  return (group->keys[lane] + call->batch->block_size - 1) / call->batch->block_size;
-}
-
 static float *row_of(const simd_call *call, const m3idx_score_args *args, const simd_unit *unit, int64_t lane) {
   const int64_t at = unit->first_lane + lane, row = unit->first_row + at / call->heads, head = at % call->heads;
   return args->score + head * args->score_stride_head + row * args->score_stride_row;
@@ -21,7 +17,7 @@ static float *row_of(const simd_call *call, const m3idx_score_args *args, const 
 static void flush(const simd_call *call, const m3idx_score_args *args, const simd_unit *unit,
                   const simd_scratch *scratch, int64_t first, int64_t count) {
   for (int lane = 0; lane < unit->lanes; lane++) {
-    int64_t n = blocks_of(call, &scratch->group[lane / SIMD_LANES], lane % SIMD_LANES) - first;
+    int64_t n = scratch->group[lane / SIMD_LANES].blocks[lane % SIMD_LANES] - first;
     if (n > count) n = count;
     if (n > 0) memcpy(row_of(call, args, unit, lane) + first, scratch->stage[lane], (size_t)n * sizeof(float));
   }
@@ -33,8 +29,7 @@ static void fill(const simd_call *call, const m3idx_score_args *args, const simd
   const uint32_t minus_inf = SIMD_MINUS_INF_BITS;
   for (int lane = 0; lane < unit->lanes; lane++) {
     float *row = row_of(call, args, unit, lane);
-    for (int64_t b = blocks_of(call, &scratch->group[lane / SIMD_LANES], lane % SIMD_LANES); b < args->batch->max_block;
-         b++)
+    for (int64_t b = scratch->group[lane / SIMD_LANES].blocks[lane % SIMD_LANES]; b < args->batch->max_block; b++)
       memcpy(row + b, &minus_inf, sizeof minus_inf);
   }
 }
@@ -46,12 +41,11 @@ static void score_group(const simd_call *call, const simd_group *group, const si
   simd_found found;
   simd_find(call, group, page, block * call->batch->block_size, work, &found);
   simd_settle(call, group, page, &found, work, found.active, unit->first_row, id, bits);
-  for (int l = 0; l < group->lanes; l++) {
-    if (!(found.active >> l & 1)) continue;
-    if (call->batch->mode == M3IDX_DECODE) /* S3.7: prefill leaves the score pure */
-      bits[l] = ref_forced(bits[l], block, blocks_of(call, group, l), call->init_blocks, call->local_blocks);
-    stage[l][block % SIMD_RANGE] = bits[l];
-  }
+  /* S3.7: prefill leaves the score pure */
+  if (call->batch->mode == M3IDX_DECODE && simd_may_force(call, group, block))
+    for (int l = 0; l < group->lanes; l++)
+      bits[l] = ref_forced(bits[l], block, group->blocks[l], call->init_blocks, call->local_blocks);
+  for (int l = 0; l < group->lanes; l++) stage[l][block % SIMD_RANGE] = bits[l]; /* flush() leaves out blocks >= N */
 }
 
 static void score_unit(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {

@@ -19,26 +19,33 @@ static int is_wild(const simd_page *page, int t) { return (int)(page->wild[t / 6
 
 /* Lanes that see something here, and those that the bound does not speak about. */
 static void sort_lanes(const simd_group *group, const simd_page *page, int64_t first_key, simd_found *found) {
-  found->active = found->whole = 0;
-  for (int l = 0; l < SIMD_LANES; l++) {
-    int64_t see = group->keys[l] - first_key;
-    if (see < 0) see = 0;
-    if (see > page->tokens) see = page->tokens;
-    found->visible[l] = (int32_t)see;
-    found->active |= (uint32_t)(see > 0) << l;
-    found->whole |= (uint32_t)(group->sum[l] * (double)page->peak >= SAFE) << l;
-    found->error[l] = group->slope[l] * page->peak + group->offset[l];
-  }
-  found->whole = (found->whole | group->wild) & found->active;
+  const uint32_t lanes = UINT32_MAX >> (SIMD_LANES - group->lanes);
+  found->active = lanes;
+  if (group->min_keys < first_key + page->tokens)
+    for (int l = 0; l < SIMD_LANES; l++) {
+      int64_t see = group->keys[l] - first_key;
+      if (see < 0) see = 0;
+      if (see > page->tokens) see = page->tokens;
+      found->visible[l] = (int32_t)see;
+      if (see == 0) found->active &= ~(UINT32_C(1) << l);
+    }
+  else
+    for (int l = 0; l < SIMD_LANES; l++) found->visible[l] = page->tokens;
+  found->whole = group->wild;
+  if (group->most_sum * (double)page->peak >= SAFE)
+    for (int l = 0; l < SIMD_LANES; l++) found->whole |= (uint32_t)(group->sum[l] * (double)page->peak >= SAFE) << l;
+  found->whole &= found->active;
+  for (int l = 0; l < SIMD_LANES; l++) found->error[l] = group->slope[l] * page->peak + group->offset[l];
 }
 
 void simd_find(const simd_call *call, const simd_group *group, const simd_page *page, int64_t first_key,
                simd_work *work, simd_found *found) {
   const simd_filter *filter = call->form == SIMD_BF16 ? &call->isa->bf16 : &call->isa->f32;
-  sort_lanes(group, page, first_key, found);
   const int all = group->min_keys >= first_key + page->tokens;
   int tokens = page->tokens;
   if (group->max_keys - first_key < tokens) tokens = (int)(group->max_keys - first_key);
+  sort_lanes(group, page, first_key, found);
+  found->tokens = tokens;
   filter->run(group->q, page->keys, page->stride_bytes, tokens, group->lanes, group->padded_dim, work->score);
   for (int t = 0; page->any_wild && t < tokens; t++)
     if (is_wild(page, t))
@@ -46,39 +53,54 @@ void simd_find(const simd_call *call, const simd_group *group, const simd_page *
   call->isa->peak(work->score, tokens, all ? NULL : found->visible, found->most);
 }
 
-/* The candidates of `lanes`, and for `every` lane all its visible tokens. */
+/* The tokens that could be the maximum of one of `lanes`. */
 static int candidates(const simd_call *call, const simd_page *page, const simd_found *found, simd_work *work,
                       uint32_t lanes) {
   const uint32_t bounded = lanes & ~found->whole;
   float least[SIMD_LANES];
-  int count = 0, tokens = 0;
-  for (int l = 0; l < SIMD_LANES; l++) {
-    const int wanted = (bounded >> l & 1) && found->most[l] > -INFINITY;
-    least[l] = wanted ? found->most[l] - 2 * found->error[l] : NAN;
-    if ((lanes >> l & 1) && found->visible[l] > tokens) tokens = found->visible[l];
-  }
-  if (bounded) count = call->isa->pick(work->score, tokens, least, work->list);
-  if (!page->any_wild && bounded == lanes) return count;
-  for (int t = 0; t < tokens; t++)
+  int count = 0;
+  for (int l = 0; l < SIMD_LANES; l++) least[l] = found->most[l] - 2 * found->error[l];
+  for (uint32_t left = ~bounded; left; left &= left - 1) least[simd_lowest(left)] = NAN;
+  if (page->any_wild)
     for (int l = 0; l < SIMD_LANES; l++)
-      if ((lanes >> l & 1) && t < found->visible[l] && ((found->whole >> l & 1) || is_wild(page, t)))
-        work->list[count++] = (uint16_t)(t << 8 | l);
+      if (!(found->most[l] > -INFINITY)) least[l] = NAN; /* every token is wild */
+  if (bounded) count = call->isa->pick(work->score, found->tokens, least, work->list);
+  if (!page->any_wild && bounded == lanes) return count;
+  for (int t = 0; t < found->tokens; t++)
+    for (uint32_t left = is_wild(page, t) ? lanes : lanes & found->whole; left; left &= left - 1) {
+      const int l = simd_lowest(left);
+      if (t < found->visible[l]) work->list[count++] = (uint16_t)(t << 8 | l);
+    }
   return count;
 }
 
-/* The largest of the lane's candidates that may be the block's maximum, each in wide integers.  `least` = below it a
- * candidate cannot be. */
-static uint32_t wide(const simd_call *call, const simd_group *group, const simd_work *work, int count, int lane,
-                     double least, int64_t first_row, int64_t id) {
+/* Theorem 4: the double dot of these two is exact in any order.  Sums of short formats often are, and then may well
+ * lie on the midpoint of two floats, where no error bound decides. */
+static int dot_is_exact(const simd_call *call, const simd_group *group, const simd_page *page, int lane, int token) {
+  const void *row = (const unsigned char *)page->keys + token * page->stride_bytes;
+  const double unit = simd_grid(row, page->form, group->dim, call->index_k->dtype) * group->grid[lane];
+  return group->sum[lane] * (double)page->peak <= 0x1p53 * unit;
+}
+
+/* A lane that the rounding test leaves open: the largest of its candidates, rounded.  `least` = below it a candidate
+ * cannot be the maximum. */
+static uint32_t decide(const simd_call *call, const simd_group *group, const simd_page *page, const simd_work *work,
+                       int count, int lane, double least, int64_t first_row, int64_t id) {
   const int64_t row = first_row + (group->first_lane + lane) / call->heads;
   const int64_t head = (group->first_lane + lane) % call->heads;
   uint32_t best = SIMD_NAN_BITS;
   for (int i = 0; i < count; i++) {
-    if ((work->list[i] & 0xff) != lane || work->dot[i] < least) continue;
-    m3idx_tensor key = *call->index_k;
-    key.data = ref_element(call->index_k, id, work->list[i] >> 8, 0);
-    const uint32_t bits = ref_block_score(call->q, &key, row, head, 0, 1, 1.0f);
-    if (bits != SIMD_NAN_BITS && (best == SIMD_NAN_BITS || ref_ordered(bits) > ref_ordered(best))) best = bits;
+    const int token = work->list[i] >> 8;
+    if ((work->list[i] & 0xff) != lane || !(work->dot[i] >= least)) continue;
+    uint32_t bits;
+    if (dot_is_exact(call, group, page, lane, token)) {
+      bits = simd_bits((float)work->dot[i] + 0.0f);
+    } else {
+      m3idx_tensor key = *call->index_k;
+      key.data = ref_element(call->index_k, id, token, 0);
+      bits = ref_block_score(call->q, &key, row, head, 0, 1, 1.0f);
+    }
+    if (best == SIMD_NAN_BITS || ref_ordered(bits) > ref_ordered(best)) best = bits;
   }
   return best;
 }
@@ -89,7 +111,8 @@ void simd_settle(const simd_call *call, const simd_group *group, const simd_page
   const double unit = (double)(group->dim + 8) * (0x1p-53 * (1.0 + 0x1p-10)) * (double)page->peak;
   const int count = candidates(call, page, found, work, lanes);
   double best[SIMD_LANES];
-  uint32_t numbers = 0;
+  float low[SIMD_LANES], high[SIMD_LANES];
+  uint32_t numbers = 0, open = 0;
   for (int l = 0; l < SIMD_LANES; l++) best[l] = -INFINITY;
   call->isa->dots(group, page, work->list, count, work->dot);
   for (int i = 0; i < count; i++) {
@@ -99,18 +122,17 @@ void simd_settle(const simd_call *call, const simd_group *group, const simd_page
     best[l] = dot > best[l] ? dot : best[l];
   }
   for (int l = 0; l < SIMD_LANES; l++) {
-    if (!(lanes >> l & 1)) continue;
-    if (!(numbers >> l & 1)) {
-      bits[l] = SIMD_NAN_BITS;
-      continue;
-    }
-    const double error = unit * group->sum[l];
-    const float low = (float)(best[l] - error), high = (float)(best[l] + error);
-    float score = low + 0.0f; /* S3.4: -0 becomes +0 */
-    if (low != high) {
-      const uint32_t exact = wide(call, group, work, count, l, best[l] - 2 * error, first_row, id);
-      score = simd_float(exact);
-    }
-    bits[l] = simd_bits(call->scale == 1.0f ? score : score * call->scale + 0.0f);
+    low[l] = (float)(best[l] - unit * group->sum[l]);
+    high[l] = (float)(best[l] + unit * group->sum[l]);
   }
+  for (int l = 0; l < SIMD_LANES; l++) open |= (uint32_t)(low[l] != high[l]) << l;
+  for (uint32_t left = open & lanes & numbers; left; left &= left - 1) {
+    const int l = simd_lowest(left);
+    const double least = best[l] - 2 * unit * group->sum[l];
+    low[l] = simd_float(decide(call, group, page, work, count, l, least, first_row, id));
+  }
+  if (call->scale != 1.0f) /* S3.5 */
+    for (int l = 0; l < SIMD_LANES; l++) low[l] *= call->scale;
+  for (int l = 0; l < SIMD_LANES; l++) bits[l] = simd_bits(low[l] + 0.0f); /* S3.4: -0 becomes +0 */
+  for (uint32_t left = lanes & ~numbers; left; left &= left - 1) bits[simd_lowest(left)] = SIMD_NAN_BITS;
 }

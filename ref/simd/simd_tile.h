@@ -25,6 +25,7 @@ typedef struct simd_call {
 
 /* What the filter found for a group and a page. */
 typedef struct simd_found {
+  int tokens;                  /* scored; hidden ones as -inf */
   uint32_t active;             /* lanes that see a token of the page */
   uint32_t whole;              /* of those, lanes beyond the bound's assumptions: every token is a candidate */
   int32_t visible[SIMD_LANES]; /* tokens that the lane sees; 0 where there is no lane */
@@ -39,8 +40,24 @@ typedef struct simd_work {
   double dot[SIMD_LANES * SIMD_TOKENS];
 } simd_work;
 
+/* The number of the lowest set bit; mask != 0. */
+static inline int simd_lowest(uint32_t mask) {
+#if defined(__GNUC__)
+  return __builtin_ctz(mask);
+#else
+  int bit = 0;
+  while (!(mask >> bit & 1)) bit++;
+  return bit;
+#endif
+}
+
 /* bf16 where the instruction set has such a filter and both formats are exact in bf16, else f32. */
 simd_form simd_form_of(const simd_isa *isa, m3idx_dtype q, m3idx_dtype k);
+
+/* Whether S3.7 forces the block in some lane of the group. */
+static inline int simd_may_force(const simd_call *call, const simd_group *group, int64_t block) {
+  return block < call->init_blocks || block >= group->min_blocks - call->local_blocks;
+}
 
 /* Lanes first_lane .. + lanes - 1 of the request whose first row is first_row.  group->q and group->exact are
  * room for SIMD_LANES * dim (rounded up to SIMD_DIM_STEP) elements, 64-byte aligned. */
@@ -55,7 +72,7 @@ void simd_find(const simd_call *call, const simd_group *group, const simd_page *
                simd_work *work, simd_found *found);
 
 /* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
- * bits are left alone.  first_row is the request's, id the page's. */
+ * bits mean nothing.  first_row is the request's, id the page's. */
 void simd_settle(const simd_call *call, const simd_group *group, const simd_page *page, const simd_found *found,
                  simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits);
 

@@ -25,41 +25,50 @@ static float floor_score(uint64_t floor) {
 }
 
 /* Lanes whose selection this block could change, by its upper bound (docs/CERTIFIED-FILTER.md, "Skipping"). */
-static uint32_t undecided(const simd_call *call, const simd_page *page, const simd_found *found,
-                          const simd_best *best) {
+static uint32_t undecided(const simd_call *call, const simd_page *page, const simd_found *found, const float *floor) {
+  int32_t open[SIMD_LANES], any = 0;
   uint32_t lanes = 0;
-  for (int l = 0; l < SIMD_LANES; l++) {
-    const float upper = (found->most[l] + found->error[l]) * call->scale;
-    lanes |= (uint32_t) !(upper < floor_score(best[l].floor)) << l;
-  }
-  return (page->any_wild ? found->active : lanes | found->whole) & found->active;
+  if (page->any_wild) return found->active;
+  for (int l = 0; l < SIMD_LANES; l++) open[l] = !((found->most[l] + found->error[l]) * call->scale < floor[l]);
+  for (int l = 0; l < SIMD_LANES; l++) any |= open[l];
+  for (int l = 0; any && l < SIMD_LANES; l++) lanes |= (uint32_t)open[l] << l;
+  return (lanes | found->whole) & found->active;
+}
+
+static void offer(simd_best *best, float *floor, uint64_t key) {
+  simd_best_offer(best, key);
+  *floor = floor_score(best->floor);
 }
 
 /* S3.7, in both modes: lanes where the block is forced take its value without a look at the keys. */
 static uint32_t force(const simd_call *call, const simd_group *group, const m3idx_contract *contract, int64_t block,
-                      simd_best *best) {
+                      simd_best *best, float *floor) {
   uint32_t lanes = 0;
+  if (!simd_may_force(call, group, block)) return 0;
   for (int l = 0; l < group->lanes; l++) {
-    const int64_t blocks = (group->keys[l] + call->batch->block_size - 1) / call->batch->block_size;
+    const int64_t blocks = group->blocks[l];
     if (block >= blocks || (block >= call->init_blocks && block < blocks - call->local_blocks)) continue;
+    const uint32_t bits = ref_forced(0, block, blocks, call->init_blocks, call->local_blocks);
     lanes |= UINT32_C(1) << l;
-    simd_best_offer(&best[l],
-                    ref_key(ref_forced(0, block, blocks, call->init_blocks, call->local_blocks), block, contract));
+    offer(&best[l], &floor[l], ref_key(bits, block, contract));
   }
   return lanes;
 }
 
 static void offer_group(const simd_call *call, const simd_group *group, const simd_page *page, const simd_unit *unit,
-                        const m3idx_contract *contract, simd_work *work, int64_t block, int64_t id, simd_best *best) {
+                        const m3idx_contract *contract, simd_work *work, int64_t block, int64_t id, simd_best *best,
+                        float *floor) {
   uint32_t bits[SIMD_LANES];
   simd_found found;
-  const uint32_t forced = force(call, group, contract, block, best);
+  const uint32_t forced = force(call, group, contract, block, best, floor);
   simd_find(call, group, page, block * call->batch->block_size, work, &found);
-  const uint32_t lanes = undecided(call, page, &found, best) & ~forced;
+  uint32_t lanes = undecided(call, page, &found, floor) & ~forced;
   if (!lanes) return;
   simd_settle(call, group, page, &found, work, lanes, unit->first_row, id, bits);
-  for (int l = 0; l < group->lanes; l++)
-    if (lanes >> l & 1) simd_best_offer(&best[l], ref_key(bits[l], block, contract));
+  for (; lanes; lanes &= lanes - 1) {
+    const int l = simd_lowest(lanes);
+    offer(&best[l], &floor[l], ref_key(bits[l], block, contract));
+  }
 }
 
 /* The lane's row of topk_idx, and of the sparse table. */
@@ -78,8 +87,10 @@ static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch
   const m3idx_topk_args *args = fused->args;
   const int64_t size = call->batch->block_size, topk = args->topk;
   simd_tile_pack(call, unit, scratch);
-  for (int lane = 0; lane < scratch->groups * SIMD_LANES; lane++)
+  for (int lane = 0; lane < scratch->groups * SIMD_LANES; lane++) {
     simd_best_clear(&scratch->best[lane], scratch->best_room + lane * simd_best_room(topk), topk);
+    scratch->floor[lane] = floor_score(0);
+  }
   for (int64_t block = unit->begin; block < unit->end; block++) {
     const int64_t id = call->block_table[unit->request * call->block_table_stride + block];
     const int64_t see = scratch->group[scratch->groups - 1].max_keys - block * size;
@@ -88,7 +99,7 @@ static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch
     for (int g = 0; g < scratch->groups; g++)
       if (scratch->group[g].max_keys > block * size)
         offer_group(call, &scratch->group[g], &page, unit, &args->contract, &scratch->work, block, id,
-                    &scratch->best[g * SIMD_LANES]);
+                    &scratch->best[g * SIMD_LANES], &scratch->floor[g * SIMD_LANES]);
   }
   for (int lane = 0; lane < unit->lanes; lane++) {
     simd_best_finish(&scratch->best[lane]);
