@@ -12,7 +12,7 @@
 #include <omp.h>
 #endif
 
-enum { UNITS_PER_THREAD = 6 };
+enum { UNITS_PER_THREAD = 4, NARROW = 128 };
 
 int simd_threads(const m3idx_context *ctx) {
 #ifdef _OPENMP
@@ -24,8 +24,10 @@ int simd_threads(const m3idx_context *ctx) {
 #endif
 }
 
-static int tile_lanes(const simd_call *call) {
-  return call->dim > SIMD_MAX_DIM / 2 ? SIMD_TILE_LANES / 2 : SIMD_TILE_LANES;
+static int tile_lanes(const simd_call *call, int64_t room) {
+  int64_t lanes = call->dim > SIMD_MAX_DIM / 2 ? SIMD_TILE_LANES / 2 : SIMD_TILE_LANES;
+  while (lanes * room > SIMD_BEST_KEYS) lanes /= 2;
+  return (int)lanes;
 }
 
 /* Blocks that the last lane of a tile sees, the most of its lanes (S2.3). */
@@ -39,12 +41,17 @@ static int64_t blocks_of(const m3idx_batch *batch, int64_t request, int64_t row)
 
 static int64_t cost(int lanes, int64_t pages) { return ((int64_t)lanes + 15) / 16 * pages + 1; }
 
-/* Calls step() for every tile. */
-typedef void tile_fn(void *user, const simd_unit *tile);
+typedef struct cutting {
+  simd_plan *plan;
+  int64_t total, largest; /* cost of everything, and of a unit at most; 0 = do not cut */
+} cutting;
 
-static void each_tile(const simd_call *call, tile_fn *step, void *user) {
+/* Calls step() for every tile. */
+typedef void tile_fn(cutting *cut, const simd_unit *tile);
+
+static void each_tile(const simd_call *call, const simd_plan *plan, tile_fn *step, cutting *cut) {
   const m3idx_batch *batch = call->batch;
-  const int most = tile_lanes(call);
+  const int most = plan->tile;
   for (int64_t r = 0; r < batch->num_requests; r++) {
     const int prefill = batch->mode == M3IDX_PREFILL;
     const int64_t first = prefill ? batch->cu_seqlens[r] : r * batch->decode_query_len;
@@ -53,15 +60,10 @@ static void each_tile(const simd_call *call, tile_fn *step, void *user) {
       const int64_t left = rows * call->heads - lane;
       simd_unit tile = {.request = r, .first_row = first, .first_lane = lane, .lanes = left < most ? (int)left : most};
       tile.pages = blocks_of(batch, r, (lane + tile.lanes - 1) / call->heads);
-      step(user, &tile);
+      step(cut, &tile);
     }
   }
 }
-
-typedef struct cutting {
-  simd_plan *plan;
-  int64_t total, largest; /* cost of everything, and of a unit at most; 0 = do not cut */
-} cutting;
 
 static int64_t range_of(const cutting *cut, const simd_unit *tile) {
   const int64_t all = cost(tile->lanes, tile->pages);
@@ -70,19 +72,14 @@ static int64_t range_of(const cutting *cut, const simd_unit *tile) {
   return (pages + SIMD_RANGE - 1) / SIMD_RANGE * SIMD_RANGE;
 }
 
-static void add_cost(void *user, const simd_unit *tile) {
-  cutting *cut = user;
-  cut->total += cost(tile->lanes, tile->pages);
-}
+static void add_cost(cutting *cut, const simd_unit *tile) { cut->total += cost(tile->lanes, tile->pages); }
 
-static void count_units(void *user, const simd_unit *tile) {
-  cutting *cut = user;
+static void count_units(cutting *cut, const simd_unit *tile) {
   const int64_t range = range_of(cut, tile);
   cut->plan->count += tile->pages ? (tile->pages + range - 1) / range : 1;
 }
 
-static void add_units(void *user, const simd_unit *tile) {
-  cutting *cut = user;
+static void add_units(cutting *cut, const simd_unit *tile) {
   const int64_t range = range_of(cut, tile), parts = tile->pages ? (tile->pages + range - 1) / range : 1;
   for (int64_t part = 0; part < parts; part++) {
     simd_unit *unit = &cut->plan->unit[cut->plan->count++];
@@ -96,16 +93,32 @@ static void add_units(void *user, const simd_unit *tile) {
   }
 }
 
-int simd_plan_make(simd_plan *plan, const simd_call *call, int threads) {
+static int64_t units_of(cutting *cut, const simd_call *call) {
+  cut->plan->count = 0;
+  each_tile(call, cut->plan, count_units, cut);
+  return cut->plan->count;
+}
+
+/* Enough units to keep the threads busy to the end: first from narrower tiles, which read pages more often, then
+ * from page ranges, each of which starts its selection anew, then from tiles narrower still. */
+static void cut_up(cutting *cut, const simd_call *call, int threads) {
+  simd_plan *plan = cut->plan;
+  const int64_t enough = (int64_t)threads * UNITS_PER_THREAD;
+  while (plan->tile > NARROW && units_of(cut, call) < enough) plan->tile /= 2;
+  each_tile(call, plan, add_cost, cut);
+  cut->largest = cut->total / enough + 1;
+  while (plan->tile > SIMD_LANES && units_of(cut, call) < enough / 2) plan->tile /= 2;
+}
+
+int simd_plan_make(simd_plan *plan, const simd_call *call, int threads, int64_t room) {
   cutting cut = {.plan = plan};
   memset(plan, 0, sizeof *plan);
-  each_tile(call, add_cost, &cut);
-  if (threads > 1) cut.largest = cut.total / ((int64_t)threads * UNITS_PER_THREAD) + 1;
-  each_tile(call, count_units, &cut);
-  plan->unit = malloc((size_t)(plan->count ? plan->count : 1) * sizeof *plan->unit);
+  plan->tile = tile_lanes(call, room);
+  if (threads > 1) cut_up(&cut, call, threads);
+  plan->unit = malloc((size_t)(units_of(&cut, call) + 1) * sizeof *plan->unit);
   if (!plan->unit) return -1;
   plan->count = 0;
-  each_tile(call, add_units, &cut);
+  each_tile(call, plan, add_units, &cut);
   return 0;
 }
 
@@ -115,7 +128,7 @@ static simd_scratch *scratch_make(void) {
   const size_t head = (sizeof(simd_scratch) + 63) / 64 * 64;
   const size_t queries = SIMD_TILE_GROUPS * lane_bytes * (sizeof(float) + sizeof(double));
   const size_t score = sizeof(float) * SIMD_TOKENS * SIMD_LANES, page = sizeof(float) * SIMD_TOKENS * SIMD_MAX_DIM;
-  const size_t best = sizeof(uint64_t) * SIMD_TILE_LANES * (size_t)simd_best_room(128);
+  const size_t best = sizeof(uint64_t) * SIMD_BEST_KEYS;
   unsigned char *at = aligned_alloc(64, head + queries + score + page + best);
   simd_scratch *scratch = (void *)at;
   if (!at) return NULL;

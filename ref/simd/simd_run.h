@@ -10,9 +10,10 @@
 #include "simd_tile.h"
 
 enum {
-  SIMD_TILE_GROUPS = 8, /* of at most 128 dims; half as many of 256 */
+  SIMD_TILE_GROUPS = 16, /* of at most 128 dims; half as many of 256 */
   SIMD_TILE_LANES = SIMD_TILE_GROUPS * SIMD_LANES,
-  SIMD_RANGE = 16 /* page ranges begin at its multiples: 64 bytes of score */
+  SIMD_BEST_KEYS = 16 * 1024, /* of all lanes of a tile */
+  SIMD_RANGE = 16             /* page ranges begin at its multiples: 64 bytes of score */
 };
 
 typedef struct simd_unit {
@@ -33,7 +34,7 @@ typedef struct simd_scratch {
   simd_best best[SIMD_TILE_LANES];
   float floor[SIMD_TILE_LANES];                /* the scores of best[].floor */
   void *page_copy;                             /* [TOKENS][MAX_DIM] floats */
-  uint64_t *best_room;                         /* [TILE_LANES][simd_best_room(K)] */
+  uint64_t *best_room;                         /* [lanes of the tile][simd_best_room(K)] */
   uint32_t stage[SIMD_TILE_LANES][SIMD_RANGE]; /* scores on their way out */
 } simd_scratch;
 
@@ -45,6 +46,7 @@ typedef struct simd_state {
 } simd_state;
 
 typedef struct simd_plan {
+  int tile;             /* lanes of a tile, at most */
   int64_t count, lanes; /* units, and lanes over all of them */
   simd_unit *unit;      /* malloc'd */
 } simd_plan;
@@ -53,8 +55,8 @@ typedef void simd_unit_fn(const simd_call *call, const simd_unit *unit, simd_scr
 
 /* Threads for this call: one inside the caller's parallel region. */
 int simd_threads(const m3idx_context *ctx);
-/* 0, or -1 = no memory. */
-int simd_plan_make(simd_plan *plan, const simd_call *call, int threads);
+/* `room`: keys that a lane needs, 0 if none.  0, or -1 = no memory. */
+int simd_plan_make(simd_plan *plan, const simd_call *call, int threads, int64_t room);
 /* Run every unit; 0, or -1 = no memory and nothing was run. */
 int simd_run(simd_state *state, const simd_call *call, const simd_plan *plan, int threads, simd_unit_fn *run,
              void *user);

@@ -83,7 +83,7 @@ m3idx_status simd_score(m3idx_context *ctx, const m3idx_score_args *args) {
   const int threads = simd_threads(ctx);
   simd_plan plan;
   m3idx_score_args copy = *args;
-  if (simd_plan_make(&plan, &call, threads)) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no memory for the work list");
+  if (simd_plan_make(&plan, &call, threads, 0)) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no memory for the work list");
   const int failed = simd_run(state, &call, &plan, threads, score_unit, &copy);
   free(plan.unit);
   return failed ? m3idx_fail(ctx, M3IDX_NO_MEMORY, "no memory for %d threads", threads) : M3IDX_OK;

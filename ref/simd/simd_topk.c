@@ -135,7 +135,7 @@ static int needs_merge(const simd_plan *plan) {
 
 static int run(simd_state *state, const simd_call *call, const m3idx_topk_args *args, simd_plan *plan, int threads) {
   fused fused = {.args = args};
-  if (simd_plan_make(plan, call, threads)) return -1;
+  if (simd_plan_make(plan, call, threads, simd_best_room(args->topk))) return -1;
   const int merge = needs_merge(plan);
   if (merge && !(fused.parts = malloc((size_t)(plan->lanes * args->topk) * sizeof(uint64_t)))) return -1;
   int failed = simd_run(state, call, plan, threads, topk_unit, &fused);

@@ -109,7 +109,7 @@ static void run_filter(bench *b) {
                           .heads = b->heads,
                           .dim = b->dim};
   simd_plan plan;
-  if (simd_plan_make(&plan, &call, b->threads)) exit(1);
+  if (simd_plan_make(&plan, &call, b->threads, 0)) exit(1);
   simd_run(s, &call, &plan, b->threads, filter_unit, b->score);
   free(plan.unit);
 }
