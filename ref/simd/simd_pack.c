@@ -22,11 +22,17 @@ static const simd_filter *filter_of(const simd_call *call) {
   return call->form == SIMD_BF16 ? &call->isa->bf16 : &call->isa->f32;
 }
 
+/* The least float at or above x >= 0. */
+static float up(double x) {
+  const float f = (float)x;
+  return (double)f < x ? simd_float(simd_bits(f) + 1) : f;
+}
+
 /* Theorem 1 of docs/CERTIFIED-FILTER.md: slope and offset from s >= sum |q[d]|. */
 static void bound(const simd_filter *filter, int dim, double s, float *slope, float *offset) {
   const double u = 0x1p-24, tiny = filter->flushes ? 0x1p-126 : 0x1p-149;
-  *slope = (float)(SLACK * ((filter->roundings(dim) + 2) * u * s + (filter->flushes ? dim * tiny : 0.0)));
-  *offset = (float)(SLACK * tiny * (2.0 * dim + (filter->flushes ? s : 0.0)));
+  *slope = up(SLACK * ((filter->roundings(dim) + 2) * u * s + (filter->flushes ? dim * tiny : 0.0)));
+  *offset = up(SLACK * tiny * (dim + dim / 8 + (filter->flushes ? s : 0.0)));
 }
 
 /* Lane l of the filter's layout and of the exact copy, from a row of binary32 values. */
