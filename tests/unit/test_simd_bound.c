@@ -214,6 +214,28 @@ START_TEST(test_flushed_sums) {
 }
 END_TEST
 
+/* A slope below the normal floats is rounded up, not to nearest: one of 2^-157 would become 0. */
+START_TEST(test_tiny_slope) {
+  static _Alignas(64) float lanes[SIMD_LANES * DIM_MAX];
+  static double exact[SIMD_LANES * DIM_MAX];
+  static simd_group group = {.q = lanes, .exact = exact};
+  const int32_t len = 1;
+  const m3idx_batch batch = {.mode = M3IDX_DECODE,
+                             .num_requests = 1,
+                             .num_rows = 1,
+                             .decode_query_len = 1,
+                             .block_size = 128,
+                             .seq_lens = &len};
+  for (uint32_t m = 1; m < 3000; m += 7) {
+    float q[16] = {simd_float(m)};
+    const m3idx_tensor tensor = {q, M3IDX_F32, {1, 1, 16}, {16, 16, 1}};
+    const simd_call call = {.isa = &simd_scalar, .batch = &batch, .q = &tensor, .heads = 1, .dim = 16};
+    simd_group_pack(&call, &group, 0, 0, 0, 1);
+    ck_assert((double)group.slope[0] >= (16 + 2) * 0x1p-24 * (double)simd_float(m));
+  }
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("simd_bound");
   TCase *tcase = tcase_create("simd_bound");
@@ -224,6 +246,7 @@ int main(void) {
   tcase_add_loop_test(tcase, test_flushed_queries, 0, DIMS);
   tcase_add_loop_test(tcase, test_flushed_keys, 0, DIMS);
   tcase_add_loop_test(tcase, test_flushed_sums, 0, DIMS);
+  tcase_add_test(tcase, test_tiny_slope);
   suite_add_tcase(suite, tcase);
   return unit_run(suite);
 }

@@ -150,13 +150,20 @@ START_TEST(test_strides) {
 }
 END_TEST
 
-/* ---- values against the bounds: one row, f32, D = 128, two blocks of 16 tokens ---- */
+/* ---- values against the bounds: one row, D = 128, two blocks of 16 tokens ---- */
 
 enum { D = 128 };
 
 typedef struct duel {
   float q[D], k[2][SIZE][D];
+  m3idx_dtype dtype; /* f32, or bf16 where that holds every value */
 } duel;
+
+/* The upper halves of n floats, in place of `room`. */
+static void *narrow(const float *values, size_t n, uint16_t *room) {
+  for (size_t i = 0; i < n; i++) room[i] = (uint16_t)(simd_bits(values[i]) >> 16);
+  return room;
+}
 
 /* The scores of the two blocks, and the better one of K = 1. */
 static void run(const duel *duel, const char *isa, uint32_t score[2], int32_t *id) {
@@ -174,8 +181,12 @@ static void run(const duel *duel, const char *isa, uint32_t score[2], int32_t *i
   *id = -1;
   if (!ctx) return;
   m3idx_score_args args = {.batch = &batch, .block_table = table, .score = out};
-  args.q = (m3idx_tensor){(void *)(uintptr_t)duel->q, M3IDX_F32, {1, 1, D}, {0}};
-  args.index_k = (m3idx_tensor){(void *)(uintptr_t)duel->k, M3IDX_F32, {2, SIZE, D}, {0}};
+  static uint16_t half_q[D], half_k[2 * SIZE * D];
+  const int half = duel->dtype == M3IDX_BF16;
+  void *q = half ? narrow(duel->q, D, half_q) : (void *)(uintptr_t)duel->q;
+  void *k = half ? narrow(&duel->k[0][0][0], 2 * SIZE * D, half_k) : (void *)(uintptr_t)duel->k;
+  args.q = (m3idx_tensor){q, duel->dtype, {1, 1, D}, {0}};
+  args.index_k = (m3idx_tensor){k, duel->dtype, {2, SIZE, D}, {0}};
   m3idx_topk_args topk = {.batch = &batch, .q = args.q, .index_k = args.index_k, .block_table = table, .topk = 1};
   topk.topk_idx = id;
   ck_assert_msg(m3idx_score(ctx, &args) == M3IDX_OK, "%s", m3idx_message(ctx));
@@ -268,14 +279,54 @@ START_TEST(test_cancel) {
 }
 END_TEST
 
+/* 1 + 2^-24 + 2^-54, which a double rounds to the midpoint below: the dot is a multiple of 2^-54, so a double holds
+ * it exactly only if it is not above 1/2. */
+START_TEST(test_inexact_double) {
+  static duel duel;
+  memset(&duel, 0, sizeof duel);
+  duel.dtype = M3IDX_BF16;
+  duel.q[0] = 1.0f;
+  duel.q[9] = 0x1p-12f;
+  duel.q[50] = 0x1.02p-20f;
+  duel.q[99] = 0x1p-20f;
+  for (int t = 0; t < SIZE; t++) {
+    duel.k[0][t][0] = 1.0f;
+    duel.k[0][t][9] = 0x1p-12f;
+    duel.k[0][t][50] = 0x1.02p-20f;  /* product 2^-40 + 2^-46 + 2^-54 */
+    duel.k[0][t][99] = -0x1.04p-20f; /* product -2^-40 - 2^-46 */
+  }
+  check(&duel, 0x3f800001u, 0, 0);
+}
+END_TEST
+
+/* Exact 2^124, but a chain in binary32 is at -inf after its first product. */
+START_TEST(test_overflow) {
+  static duel duel;
+  memset(&duel, 0, sizeof duel);
+  for (int d = 0; d < 3; d++) duel.q[d] = 0x1p64f;
+  for (int t = 0; t < SIZE; t++) {
+    duel.k[0][t][0] = 0x1p-64f;
+    duel.k[1][t][0] = -0x1p65f;
+    duel.k[1][t][1] = 0x1p65f;
+    duel.k[1][t][2] = 0x1p60f;
+  }
+  check(&duel, 0x3f800000u, 0x7d800000u, 1);
+}
+END_TEST
+
 /* ---- the caller's world ---- */
 
-/* A caller that rounds upward gets the same bytes, and its direction back. */
+/* A caller that rounds upward gets the same bytes (1 + 2^-26 is 1), and its direction back. */
 START_TEST(test_environment) {
   static duel duel;
-  set_pair(&duel, 1);
+  memset(&duel, 0, sizeof duel);
+  duel.q[0] = duel.q[1] = 1.0f;
+  for (int t = 0; t < SIZE; t++) {
+    duel.k[0][t][0] = 1.0f;
+    duel.k[0][t][1] = 0x1p-26f;
+  }
   fesetround(FE_UPWARD);
-  check(&duel, B_BITS, A_BITS, 1);
+  check(&duel, 0x3f800000u, 0, 0);
   ck_assert_int_eq(fegetround(), FE_UPWARD);
   fesetround(FE_TONEAREST);
 }
@@ -326,6 +377,8 @@ int main(void) {
   tcase_add_test(tcase, test_skipping);
   tcase_add_loop_test(tcase, test_midpoints, 0, 3);
   tcase_add_loop_test(tcase, test_cancel, 0, 6);
+  tcase_add_test(tcase, test_inexact_double);
+  tcase_add_test(tcase, test_overflow);
   tcase_add_test(tcase, test_environment);
   tcase_add_test(tcase, test_parallel);
   suite_add_tcase(suite, tcase);
