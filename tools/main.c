@@ -13,6 +13,7 @@ static const tool_verb verbs[] = {
     {"verify", "compare outputs with a golden, and explain", verb_verify},
     {"digest", "print a SHA-256 for each output", verb_digest},
     {"policy", "print a launch policy", verb_policy},
+    {"bench", "measure the library, and peers beside it", verb_bench},
     {"info", "print version, build and backends", verb_info},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };

@@ -4,7 +4,7 @@
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "$0")/cli_lib.sh"
 
-for verb in gen run verify digest policy info; do
+for verb in gen run verify digest policy bench info; do
   expect 0 "$m3idx" --help
   explains "  $verb "
   expect 0 "$m3idx" $verb --help
@@ -12,7 +12,7 @@ for verb in gen run verify digest policy info; do
   equal "" "$err" "$verb --help on standard error"
   expect 2 "$m3idx" $verb --no-such-option
   says "m3idx $verb: --no-such-option:"
-  [[ $verb == info ]] || expect 2 "$m3idx" $verb
+  [[ $verb == info || $verb == bench ]] || expect 2 "$m3idx" $verb
   expect 0 grep -q -x "\.SS $verb" "$tree/tools/m3idx.1"
   expect 0 "$m3idx" $verb --help
   # Every long option of the help stands in the man page.

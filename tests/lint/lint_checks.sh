@@ -71,7 +71,7 @@ declare -A MAY_INCLUDE=(
 declare -A HEADER_ROOMS=(
   [gmp.h]="tests" [mpfr.h]="tests" [check.h]="tests" [jansson.h]="common tools tests fuzz" [popt.h]="tools tests"
   [nettle/sha2.h]="tools tests" [immintrin.h]="ref/simd" [arm_neon.h]="ref/simd"
-  [cpuid.h]="ref/simd" [sys/syscall.h]="ref/simd"
+  [cpuid.h]="ref/simd" [sys/syscall.h]="ref/simd" [oneapi/dnnl/dnnl.h]="tools"
 )
 C11_AND_POSIX=" assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h
  setjmp.h signal.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h

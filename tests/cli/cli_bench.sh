@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# m3idx bench on tiny shapes: every contender has a time or a reason, ours have a time, the JSON is JSON; bad usage.
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "$0")/cli_lib.sh"
+export OMP_WAIT_POLICY=passive
+
+# Every shape that --list names, from a build with and one without the command's libraries.
+# shellcheck disable=SC2317  # called through expect
+judge() {
+  python3 - "$@" <<'PY'
+import json, sys
+shapes, text = sys.argv[1].split(), open(sys.argv[2], encoding="utf-8").read()
+run = json.loads(text)
+bad = [f"no results for {s}" for s in shapes if not any(r["shape"] == s for r in run["results"])]
+for row in run["results"]:
+    name = f"{row['shape']}: {row['contender']}"
+    if "absent" in row:
+        ours = row["contender"].split()[0] in ("score", "selected", "select")
+        words = ("lacks", "the machine has") if ours else ("",)
+        if not row["absent"] or not any(w in row["absent"] for w in words):
+            bad.append(f"{name}: absent without a reason: '{row['absent']}'")
+    elif not 0 < row["min_s"] <= row["median_s"] <= row["max_s"]:
+        bad.append(f"{name}: {row}")
+for bar in run["bars"]:
+    if ("absent" in bar) == ("got" in bar) or not bar.get("got", 1) > 0:
+        bad.append(f"bar {bar}")
+if run["tiny"] is not True or not run["bars"] or len(shapes) < 10:
+    bad.append("not the tiny run of all shapes")
+print("\n".join(bad))
+sys.exit(bool(bad))
+PY
+}
+
+expect 0 "$m3idx" bench --list
+shapes=$(awk '{ print $1 }' <<<"$out")
+expect 0 "$m3idx" bench --tiny --repeats 1 --peers --torch "$tree/tools/peers/torch_peer.py" --json
+cp stdout judged
+expect 0 judge "$shapes" judged
+expect 0 "$(dirname "$m3idx")/m3idx_bench" --tiny --repeats=3 --peers --json
+cp stdout judged
+expect 0 judge "$shapes" judged
+
+# A peer that is not there is a reason, not a silence.
+expect 0 "$m3idx" bench --tiny --repeats 1 --peers --filter context-8 --torch /nowhere/torch_peer.py --python /nowhere/python
+explains "absent: /nowhere/python: "
+# Without --peers there are none.
+expect 0 "$m3idx" bench --tiny --repeats 1 --filter select-74
+checks=$((checks + 1))
+[[ $out != *partial_sort* ]] || fail "a peer that nobody asked for: $out"
+
+expect 2 "$m3idx" bench --filter no-such-shape
+says 'no-such-shape'
+expect 2 "$m3idx" bench --repeats 0
+says 'repeats'
+expect 2 "$(dirname "$m3idx")/m3idx_bench" --repeats=100
+says '1..99'
+expect 2 "$(dirname "$m3idx")/m3idx_bench" --fast
+says '--fast'
+finish
