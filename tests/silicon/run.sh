@@ -3,9 +3,33 @@
 # The HIP sources on a real GPU of the other vendor: builds everything with nvcc, runs the conformance harness on
 # it, graph replays, the compute sanitizer and the timings, and prints a table of verdicts last.  Needs an NVIDIA
 # GPU, CUDA 13, cmake and ninja; no other library.  Logs and figures go to $OUT (build/silicon/out without it).
-# SILICON_ARCH (sm_90), SILICON_JOBS (all cores), SILICON_STEPS ("conform replay memcheck racecheck bench").
+# SILICON_STEPS ("conform replay memcheck racecheck bench"), SILICON_SECONDS (470, for all), SILICON_ARCH (sm_90).
 set -uo pipefail
-cd "$(dirname "$(readlink -f "$0")")/../.." || exit 2
+self=$(readlink -f "$0")
+
+OPS=(score select merge topk sparse_table cache_insert)
+
+# run.sh --each-op COMMAND...: COMMAND --op OP for every op at once; their output in order.  Fails if one does.
+if [[ ${1:-} == --each-op ]]; then
+  shift
+  dir=$(mktemp -d)
+  pids=()
+  for op in "${OPS[@]}"; do
+    "$@" --op "$op" >"$dir/$op" 2>&1 &
+    pids+=($!)
+  done
+  failed=0
+  for i in "${!OPS[@]}"; do
+    wait "${pids[i]}" || { failed=1; echo "${OPS[i]}: exit $?"; }
+    cat "$dir/${OPS[i]}"
+  done
+  grep -h '^conform: .* calls compared' "$dir"/* | awk '{lines = $2; calls += $4; bad += $7}
+    END {printf "%d lines, %d calls compared, %d failed\n", lines, calls, bad}'
+  rm -rf "$dir"
+  exit $failed
+fi
+
+cd "$(dirname "$self")/../.." || exit 2
 build=build/silicon
 out=${OUT:-$build/out}
 steps=${SILICON_STEPS:-conform replay memcheck racecheck bench}
@@ -13,6 +37,8 @@ mkdir -p "$out" "$build"
 started=$SECONDS
 deadline=$((SECONDS + ${SILICON_SECONDS:-470})) # all of it, whatever hangs
 export PATH=$PATH:/usr/local/cuda/bin
+# Programs share the cores; the harness's own answers come from small problems.
+export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 verdicts=()
 failed=0
 
@@ -30,18 +56,18 @@ step() {
 wanted() { [[ " $steps " == *" $1 "* ]]; }
 
 export M3IDX_HIP_PLUGIN=$PWD/$build/libm3idx_hip.so
-conform=$build/tests/conform/conform
-smoke=("$conform" --backend hip --level smoke)
-sanitizer=(compute-sanitizer --error-exitcode 9 --target-processes all --print-limit 20)
+conform=("$build/tests/conform/conform" --backend hip)
+sanitizer=(compute-sanitizer --error-exitcode 9 --print-limit 20)
 make="cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DM3IDX_SILICON=ON -DM3IDX_HIP=OFF -DM3IDX_TOOLS=OFF"
-make+=" -DM3IDX_SILICON_ARCH=${SILICON_ARCH:-sm_90} && cmake --build $build -j ${SILICON_JOBS:-$(nproc)}"
+make+=" -DM3IDX_SILICON_ARCH=${SILICON_ARCH:-sm_90} && cmake --build $build -j $(nproc)"
 if step build 240 bash -c "$make"; then
-  if wanted conform; then step conform 200 "$conform" --backend hip --level full; fi
-  if wanted replay; then step replay 120 "$build/tests/silicon/silicon_replay" 1000; fi
-  if wanted memcheck; then step memcheck 120 "${sanitizer[@]}" --tool memcheck "${smoke[@]}"; fi
-  if wanted racecheck; then step racecheck 120 "${sanitizer[@]}" --tool racecheck "${smoke[@]}"; fi
+  if wanted conform; then step conform 220 "$self" --each-op "${conform[@]}" --level full; fi
+  if wanted replay; then OMP_NUM_THREADS=$(nproc) step replay 120 "$build/tests/silicon/silicon_replay" 1000; fi
+  for tool in memcheck racecheck; do
+    if wanted $tool; then step $tool 120 "$self" --each-op "${sanitizer[@]}" --tool $tool "${conform[@]}" --level smoke; fi
+  done
   if wanted bench; then
-    step bench 120 "$build/tests/silicon/silicon_bench" "$out/bench.json"
+    OMP_NUM_THREADS=$(nproc) step bench 120 "$build/tests/silicon/silicon_bench" "$out/bench.json"
     cat "$out/bench.log"
   fi
 fi
