@@ -222,9 +222,12 @@ static conform_outcome run_device(conform_run *run, conform_call *call) {
   if (d.workspace && outcome == CONFORM_PASS) {
     d.v.where = "device memory, launch 1";
     outcome = launch(&d, call);
+    judge_rest(&d, call);
     d.v.where = "device memory, launch 2 with the same workspace";
-    if (!d.v.failed && outcome == CONFORM_PASS) outcome = launch(&d, call);
-    if (!d.v.failed) judge_rest(&d, call);
+    if (!d.v.failed && outcome == CONFORM_PASS) {
+      outcome = launch(&d, call);
+      judge_rest(&d, call);
+    }
   }
   for (int i = 0; i < call->num_inputs; i++) {
     if (d.inputs[i]) ctx->backend->free(ctx, d.inputs[i]);
