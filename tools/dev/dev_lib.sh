@@ -19,6 +19,7 @@ declare -A PROBE=(
   [gcc-i686-linux-gnu]="i686-linux-gnu-gcc --version"
   [gcc-riscv64-linux-gnu]="riscv64-linux-gnu-gcc --version"
   [gcc-s390x-linux-gnu]="s390x-linux-gnu-gcc --version"
+  [gcovr]="gcovr --version"
   [git]="git --version"
   [groff-base]="groff --version"
   [libc6-dev]="printf '#include <stdio.h>' | cc -E -"

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dev coverage                             lines of common and ref that the tests execute; fails below 98 %
+set -euo pipefail
+. tools/dev/dev_lib.sh
+need "${TEST_PACKAGES[@]}" gcovr
+build coverage
+find build/coverage -name '*.gcda' -delete
+ctest --test-dir build/coverage --output-on-failure --no-tests=error -j "$JOBS" -LE package </dev/null
+
+report() { gcovr --root . --object-directory build/coverage --exclude-throw-branches build/coverage "$@"; }
+say "ref/simd: what this machine's instruction sets reach (no threshold)"
+report --filter 'ref/simd/'
+say "common and ref: lines that no test executes are listed, and must be at most 2 %"
+report --filter 'common/' --filter 'ref/[^/]*$' --fail-under-line 98
