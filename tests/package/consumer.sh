@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# consumer.sh CMAKE BUILD SOURCE CC CXX FLAGS: install BUILD into a fresh prefix and build a user's program against
-# it in every way the README offers: find_package and pkg-config, shared and static, C, C++, and C++ alone.
+# consumer.sh CMAKE BUILD SOURCE CC CXX FLAGS GENERATOR: install BUILD into a fresh prefix and build a user's program
+# against it in every way the README offers: find_package and pkg-config, shared and static, C, C++, and C++ alone.
 set -euo pipefail
-cmake=$1 build=$2 source=$3 cc=$4 cxx=$5 flags=$6
+cmake=$1 build=$2 source=$3 cc=$4 cxx=$5 flags=$6 generator=$7
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$cmake" --install "$build" --prefix "$work/staged" >/dev/null
@@ -17,7 +17,7 @@ cp "$source/consumer.c" "$work/user/consumer.cpp"
 for languages in "C;CXX" CXX; do
   dir=$work/cmake-${languages/;/-}
   if ! {
-    "$cmake" -S "$work/user" -B "$dir" -DCMAKE_PREFIX_PATH="$work/prefix" -DLANGUAGES="$languages" \
+    "$cmake" -G "$generator" -S "$work/user" -B "$dir" -DCMAKE_PREFIX_PATH="$work/prefix" -DLANGUAGES="$languages" \
       -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" &&
       "$cmake" --build "$dir"
   } >"$work/log" 2>&1; then

@@ -14,7 +14,9 @@ rm -f $dir/*.{txt,err,status}
 run() {
   local row=$1 build=$dir/$2
   shift 2
-  if timeout 900 "$@" "$build/$program" >"$dir/$row.txt" 2>"$dir/$row.err" </dev/null; then echo same >"$dir/$row.status"; fi
+  if timeout 900 "$@" "$build/$program" >"$dir/$row.txt" 2>"$dir/$row.err" </dev/null; then
+    echo same >"$dir/$row.status"
+  fi
 }
 
 # row NAME COMPILER [CMAKE-ARGUMENT...] [-- COMMAND...]: build and run in the background, as many at once as cores.
@@ -80,7 +82,7 @@ for name in "${rows[@]}"; do
     cmp -s "$dir/$first.txt" "$dir/$name.txt" || status="differs from $first"
   fi
   [[ $status == same ]] || { failed=$((failed + 1)); tail -n 15 "$dir/$name.err" >&2; }
-  printf '%-16s %s, %d lines\n' "$name" "$status" "$(cat "$dir/$name.txt" 2>/dev/null | wc -l)"
+  printf '%-16s %s, %d lines\n' "$name" "$status" "$(grep -c "" "$dir/$name.txt" 2>/dev/null)"
 done
 ((failed == 0)) || die "$failed of ${#rows[@]} rows failed or differ (outputs in $dir)"
 say "portability: ${#rows[@]} rows, the same bytes"
