@@ -43,7 +43,7 @@ static int count_pages(const case_spec *spec, int64_t *pages, char *why) {
   if (*pages > INT32_MAX)
     return case_fail(why, "--seq-lens: %lld live blocks, pages must be at most %lld", (long long)live,
                      (long long)INT32_MAX);
-  if (spec->sparse_table && *pages > INT64_C(0x80000000) / spec->page_stride / spec->heads)
+  if (spec->sparse_table && *pages * spec->page_stride * spec->heads > INT64_C(0x80000000))
     return case_fail(why,
                      "--num-pages: %lld pages of %lld attention pages and %lld heads, sparse ids must fit in 31 bits",
                      (long long)*pages, (long long)spec->page_stride, (long long)spec->heads);
@@ -59,8 +59,15 @@ static int fill_table(const case_spec *spec, case_stream stream, int64_t pages, 
   int64_t next = 0;
   for (int64_t r = 0; r < spec->num_requests; r++) {
     int64_t live = blocks_of(spec, r);
-    for (int64_t b = 0; b < width; b++)
-      table[r * width + b] = b < live ? order[next++ % pages] : b & 1 ? -1 : INT32_MAX;
+    for (int64_t b = 0; b < width; b++) {
+      int32_t *entry = &table[r * width + b];
+      if (b < live) {
+        *entry = order[next++];
+        if (next == pages) next = 0;
+      } else {
+        *entry = b & 1 ? -1 : INT32_MAX;
+      }
+    }
   }
   free(order);
   return 0;

@@ -209,16 +209,17 @@ static int derive_prefill(parse *p) {
   case_spec *s = &p->spec;
   s->num_requests = p->count[find("q-lens", 6)];
   if (expect_count(p, "q-lens", s->num_requests, "q-lens")) return -1;
-  size_t bytes = (size_t)s->num_requests * sizeof(int32_t);
+  size_t count = (size_t)s->num_requests;
   if (s->prefix_lens) {
     if (expect_count(p, "prefix-lens", s->num_requests, "q-lens")) return -1;
   } else {
-    if (!(s->prefix_lens = malloc(bytes))) return case_fail(p->why, "--prefix-lens: out of memory");
-    memset(s->prefix_lens, 0, bytes);
+    s->prefix_lens = calloc(count, sizeof *s->prefix_lens);
+    if (!s->prefix_lens) return case_fail(p->why, "--prefix-lens: out of memory");
   }
   bool given = s->seq_lens != NULL;
   if (given && expect_count(p, "seq-lens", s->num_requests, "q-lens")) return -1;
-  if (!given && !(s->seq_lens = malloc(bytes))) return case_fail(p->why, "--seq-lens: out of memory");
+  if (!given && !(s->seq_lens = calloc(count, sizeof *s->seq_lens)))
+    return case_fail(p->why, "--seq-lens: out of memory");
   for (int64_t r = 0; r < s->num_requests; r++) {
     int64_t least = (int64_t)s->prefix_lens[r] + s->q_lens[r];
     s->num_rows += s->q_lens[r];

@@ -20,9 +20,9 @@
 #include "casefile.h"
 
 static int compare_tensors(const void *a, const void *b) {
-  const case_tensor *const *x = a, *const *y = b;
-  if ((*x)->dtype != (*y)->dtype) return (*x)->dtype < (*y)->dtype ? -1 : 1;
-  return strcmp((*x)->name, (*y)->name);
+  const case_tensor *x = a, *y = b;
+  if (x->dtype != y->dtype) return x->dtype < y->dtype ? -1 : 1;
+  return strcmp(x->name, y->name);
 }
 
 static int compare_pairs(const void *a, const void *b) {
@@ -33,11 +33,11 @@ static json_t *entry_of(const case_tensor *t, uint64_t at) {
   json_t *shape = json_array();
   for (int i = 0; i < t->rank; i++) json_array_append_new(shape, json_integer(t->shape[i]));
   return json_pack("{s:s, s:o, s:[I,I]}", "dtype", case_dtype_name(t->dtype), "shape", shape, "data_offsets",
-                   (json_int_t)at, (json_int_t)(at + t->bytes));
+                   (json_int_t)at, (json_int_t)at + (json_int_t)t->bytes);
 }
 
 /* The header as text, NULL when there is no memory or a name is not UTF-8. */
-static char *header_text(const case_file *file, const case_tensor *const *order) {
+static char *header_text(const case_file *file, const case_tensor *order) {
   json_t *header = json_object(), *metadata = json_object();
   case_pair *pairs = malloc((size_t)(file->num_metadata + 1) * sizeof *pairs);
   int bad = !header || !metadata || !pairs;
@@ -47,8 +47,8 @@ static char *header_text(const case_file *file, const case_tensor *const *order)
   for (int64_t i = 0; !bad && i < file->num_metadata; i++)
     bad = json_object_set_new(metadata, pairs[i].key, json_string(pairs[i].value));
   if (!bad && file->num_metadata) bad = json_object_set(header, "__metadata__", metadata);
-  for (int64_t i = 0; !bad && i < file->num_tensors; at += order[i++]->bytes)
-    bad = json_object_set_new(header, order[i]->name, entry_of(order[i], at));
+  for (int64_t i = 0; !bad && i < file->num_tensors; at += order[i++].bytes)
+    bad = json_object_set_new(header, order[i].name, entry_of(&order[i], at));
   char *text = bad ? NULL : json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
   free(pairs);
   json_decref(metadata);
@@ -58,14 +58,14 @@ static char *header_text(const case_file *file, const case_tensor *const *order)
 
 static int write_bytes(void *user, const void *bytes, size_t n) { return fwrite(bytes, 1, n, user) == n ? 0 : -1; }
 
-static int write_stream(FILE *out, const char *header, const case_tensor *const *order, int64_t tensors) {
+static int write_stream(FILE *out, const char *header, const case_tensor *order, int64_t tensors) {
   size_t length = strlen(header), padded = (length + 7) / 8 * 8;
   unsigned char prefix[8];
   for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)padded >> 8 * i);
   if (write_bytes(out, prefix, 8) || write_bytes(out, header, length) || write_bytes(out, "       ", padded - length))
     return -1;
   for (int64_t i = 0; i < tensors; i++)
-    if (case_tensor_le(order[i], write_bytes, out)) return -1;
+    if (case_tensor_le(&order[i], write_bytes, out)) return -1;
   return fflush(out) || fsync(fileno(out)) ? -1 : 0;
 }
 
@@ -99,8 +99,7 @@ static FILE *open_beside(const char *target, char *name, size_t bytes) {
   return out;
 }
 
-static int write_beside(const char *target, const char *header, const case_tensor *const *order, int64_t tensors,
-                        char *why) {
+static int write_beside(const char *target, const char *header, const case_tensor *order, int64_t tensors, char *why) {
   size_t room = strlen(target) + 64;
   char *name = malloc(room);
   FILE *out = name ? open_beside(target, name, room) : NULL;
@@ -125,11 +124,11 @@ static int write_beside(const char *target, const char *header, const case_tenso
 }
 
 int casefile_write(const char *path, const case_file *file, char *why) {
-  const case_tensor **order = malloc((size_t)(file->num_tensors + 1) * sizeof *order);
+  case_tensor *order = malloc((size_t)(file->num_tensors + 1) * sizeof *order);
   char *target = resolve(path, why), *header = NULL;
   int bad = -1;
   if (order) {
-    for (int64_t i = 0; i < file->num_tensors; i++) order[i] = &file->tensors[i];
+    for (int64_t i = 0; i < file->num_tensors; i++) order[i] = file->tensors[i];
     qsort(order, (size_t)file->num_tensors, sizeof *order, compare_tensors);
     header = header_text(file, order);
   }

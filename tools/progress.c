@@ -6,7 +6,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tool.h"
@@ -14,21 +13,24 @@
 static const char *volatile text;
 static volatile sig_atomic_t seconds;
 
+/* Append as much of `words` as fits before `room`. */
+static size_t append(char *line, size_t n, size_t room, const char *words) {
+  while (*words && n < room) line[n++] = *words++;
+  return n;
+}
+
 static void tick(int signal_number) {
+  enum { ROOM = 160 };
+  char line[ROOM + 32];
   int saved = errno;
-  char line[200] = "\r";
-  size_t n = 1, length = strlen(text);
   (void)signal_number;
-  if (length > 150) length = 150;
-  memcpy(line + n, text, length);
-  n += length;
-  memcpy(line + n, ", ", 2);
-  n += 2;
+  size_t n = append(line, 0, ROOM, "\r");
+  n = append(line, n, ROOM, text);
+  n = append(line, n, ROOM + 2, ", ");
   unsigned value = (unsigned)++seconds, scale = 1;
   while (value / scale >= 10) scale *= 10;
   for (; scale; scale /= 10) line[n++] = (char)('0' + value / scale % 10);
-  memcpy(line + n, " s", 2);
-  n += 2;
+  n = append(line, n, sizeof line, " s");
   ssize_t written = write(STDERR_FILENO, line, n);
   (void)written; /* a terminal that went away is no reason to stop */
   alarm(1);

@@ -6,7 +6,8 @@
 
 # S8.1
 while read -r M rows heads topk arch want; do
-  expect 0 "$m3idx" policy decode-topk --max-block "$M" --rows "$rows" --heads "$heads" --topk "$topk" --arch "$arch" --json
+  expect 0 "$m3idx" policy decode-topk --max-block "$M" --rows "$rows" --heads "$heads" --topk "$topk" \
+    --arch "$arch" --json
   read -r chunks block warps stages single merge <<<"$want"
   equal "{\"chunks\": $chunks, \"block\": $block, \"warps\": $warps, \"stages\": $stages, \"single_tile\": $single, \
 \"adaptive_merge\": $merge}" "$out" "decode-topk $M $rows $heads $topk $arch"

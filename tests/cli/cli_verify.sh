@@ -9,7 +9,8 @@ gen() { expect 0 "$m3idx" gen "$@"; }
 run() { expect 0 "$m3idx" run "$1" -o "$2" --backend ref "${@:3}"; }
 
 # ---- every output, one bit ----
-gen --op decode --seq-lens 700,260 --decode-query-len 2 --heads 2 --head-dim 16 --topk 3 --local 1 --sparse-table 1 -o case
+gen --op decode --seq-lens 700,260 --decode-query-len 2 --heads 2 --head-dim 16 --topk 3 --local 1 --sparse-table 1 \
+  -o case
 run case golden
 run case same --threads 2
 expect 0 "$m3idx" verify golden same
