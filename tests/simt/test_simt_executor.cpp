@@ -109,7 +109,7 @@ void race_between_waves(params p) {
   barrier();
   if (wave_index() == 0) a[thread_index()] = 2u;
   wave_sync();
-  if (wave_index() == 1) global(p.out)[group_index() * GROUP] = static_cast<uint32_t>(a[0]);
+  if (thread_index() == WAVE) global(p.out)[group_index() * GROUP] = static_cast<uint32_t>(a[0]);
 }
 void write_after_read(params p) {
   HIPK_LDS(uint32_t, a, GROUP);

@@ -2,11 +2,13 @@
  *
  * Decode scores, fused selection and cache insertion under the SIMT executor, byte for byte against ref (S3, S5, S6).
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "case.h"
 #include "simt_backend.h"
@@ -101,11 +103,149 @@ START_TEST(decode_line) {
 }
 END_TEST
 
+static uint16_t bf16_of(float x) { /* of a number that bf16 holds */
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (uint16_t)(bits >> 16);
+}
+
+/* One decode request scored by ref and by every machine; q and keys bf16, D = 128, strides of keys as given. */
+static void check_scores(const char *what, const uint16_t *q, int64_t heads, const uint16_t *keys, int64_t pages,
+                         int64_t page_stride, const int32_t *table, int32_t seq_len) {
+  enum { D = 128 };
+  const int64_t blocks = (seq_len + 127) / 128;
+  const m3idx_batch batch = {.mode = M3IDX_DECODE,
+                             .num_requests = 1,
+                             .num_rows = 1,
+                             .max_block = blocks + 2,
+                             .block_size = 128,
+                             .decode_query_len = 1,
+                             .seq_lens = &seq_len};
+  const size_t bytes = (size_t)(heads * batch.max_block) * sizeof(float);
+  float *score[1 + SIMT_ARCHS];
+  for (int a = 0; a <= SIMT_ARCHS; a++) {
+    const char *arch = a ? simt_archs[a - 1] : "ref";
+    m3idx_context *ctx = simt_open(arch);
+    score[a] = simt_buffer(bytes);
+    const m3idx_score_args args = {.batch = &batch,
+                                   .q = {.data = (void *)(uintptr_t)q, .dtype = M3IDX_BF16, .shape = {1, heads, D}},
+                                   .index_k = {.data = (void *)(uintptr_t)keys,
+                                               .dtype = M3IDX_BF16,
+                                               .shape = {pages, 128, D},
+                                               .stride = {page_stride, D, 1}},
+                                   .block_table = table,
+                                   .score = score[a]};
+    ck_assert_msg(m3idx_score(ctx, &args) == M3IDX_OK, "%s: %s", what, m3idx_message(ctx));
+    ck_assert(simt_same(what, arch, score[0], score[a], bytes, 4));
+    simt_close(ctx);
+  }
+  for (int a = 0; a <= SIMT_ARCHS; a++) ck_assert(simt_buffer_free(score[a], bytes));
+}
+
+/* Keys whose large terms cancel: 2^e x - 2^e x at random places, e up to a limit of the loop, and a small rest.
+ * A binary32 sum of them says nothing, a binary64 sum little or nothing. */
+START_TEST(cancelling_keys) {
+  enum { PAGES = 3, HEADS = 4, D = 128 };
+  const int limit = (int[]){10, 30, 60, 110}[_i];
+  static uint16_t keys[PAGES * 128 * D], q[HEADS * D];
+  simt_rng rng = {(uint64_t)_i + 1};
+  for (int i = 0; i < HEADS * D; i++) q[i] = bf16_of(i / D % 2 ? -1.0f : 1.0f);
+  for (int t = 0; t < PAGES * 128; t++) {
+    uint16_t *key = keys + t * D;
+    const bool calm = simt_below(&rng, 4) == 0;
+    for (int d = 0; d < D; d++) key[d] = 0;
+    for (int pair = 0; pair < 24; pair++) {
+      const float x = ldexpf((float)(128 + simt_below(&rng, 128)), calm ? -7 : (int)simt_below(&rng, limit) - 7);
+      const int at = (int)simt_below(&rng, D), to = (int)simt_below(&rng, D);
+      if (key[at] || key[to] || at == to) continue;
+      key[at] = bf16_of(x);
+      key[to] = bf16_of(-x);
+    }
+    for (int rest = 0; rest < 6; rest++) {
+      const int at = (int)simt_below(&rng, D);
+      if (!key[at]) key[at] = bf16_of(ldexpf((float)(simt_below(&rng, 255) - 127), -7 - 9 * rest));
+    }
+  }
+  const int32_t table[PAGES + 2] = {2, 0, 1, -1, -1};
+  check_scores("cancelling keys", q, HEADS, keys, PAGES, 128 * D, table, PAGES * 128 - 5);
+}
+END_TEST
+
+/* A page of 1,077,120 bytes, pages 1993 and 1994 live: byte offsets past 2^31. */
+START_TEST(page_far) {
+  enum { D = 128, PAGES = 1995 };
+  const int64_t stride = 1077120 / 2;
+  const size_t bytes = (size_t)(PAGES * stride) * 2;
+  uint16_t *keys = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ck_assert(keys != MAP_FAILED);
+  static uint16_t q[D];
+  simt_rng rng = {3};
+  for (int d = 0; d < D; d++) q[d] = bf16_of((float)(simt_below(&rng, 16) - 8));
+  for (int page = 1993; page < PAGES; page++)
+    for (int i = 0; i < 128 * D; i++) keys[page * stride + i] = bf16_of((float)(simt_below(&rng, 255) - 127));
+  const int32_t table[4] = {1993, 1994, -1, -1};
+  check_scores("far pages", q, 1, keys, PAGES, stride, table, 200);
+  munmap(keys, bytes);
+}
+END_TEST
+
+/* Every pattern of a 16-bit format, and f32 patterns around every fp8 number, into every format it may go to (S6). */
+START_TEST(insert_formats) {
+  static const m3idx_dtype from[] = {M3IDX_F32, M3IDX_F16, M3IDX_BF16, M3IDX_E4M3FN, M3IDX_E5M2FNUZ};
+  enum { ROWS = 512, DIM = 128, PAGES = 40, BLOCK = 16 };
+  const m3idx_dtype key = from[_i];
+  const size_t key_bytes = m3idx_dtype_bytes(key);
+  static uint32_t codes[ROWS * DIM];
+  static unsigned char keys[ROWS * DIM * 4];
+  static int64_t slots[ROWS];
+  simt_rng rng = {(uint64_t)_i};
+  for (uint32_t i = 0; i < ROWS * DIM; i++) {
+    codes[i] = key_bytes == 4 ? (uint32_t)simt_random(&rng) : i;
+    if (key_bytes == 4 && i % 2) /* near the numbers and midpoints of fp8: few fraction bits, exponents about 0 */
+      codes[i] = ((uint32_t)simt_random(&rng) & 0x80f80000) + 0x34000000 + (i << 18 & 0x0f800000) + (i >> 6) % 3 - 1;
+    if (key_bytes == 4) memcpy(keys + 4 * i, &codes[i], 4);
+    if (key_bytes == 2) memcpy(keys + 2 * i, &(uint16_t){(uint16_t)codes[i]}, 2);
+    if (key_bytes == 1) keys[i] = (unsigned char)codes[i];
+  }
+  for (int i = 0; i < ROWS; i++)
+    slots[i] = i % 7 == 3 ? -1 : (ROWS - i) + i % 2 * 100; /* ... repeats are filtered below */
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < i; j++)
+      if (slots[i] == slots[j]) slots[i] = -1;
+  int pairs = 0;
+  for (int to = 0; to < M3IDX_DTYPE_COUNT; to++) {
+    const size_t cache_bytes = PAGES * BLOCK * (DIM + 8) * m3idx_dtype_bytes((m3idx_dtype)to);
+    void *cache[1 + SIMT_ARCHS];
+    for (int a = 0; a <= SIMT_ARCHS; a++) {
+      m3idx_context *ctx = simt_open(a ? simt_archs[a - 1] : "ref");
+      cache[a] = simt_buffer(cache_bytes);
+      m3idx_cache_insert_args args = {.key = {.data = keys, .dtype = key, .shape = {1, ROWS, DIM}},
+                                      .slot_mapping = slots,
+                                      .cache = {.data = cache[a],
+                                                .dtype = (m3idx_dtype)to,
+                                                .shape = {PAGES, BLOCK, DIM},
+                                                .stride = {BLOCK * (DIM + 8), DIM + 8, 1}}};
+      const m3idx_status status = m3idx_cache_insert(ctx, &args);
+      const bool fits = to == (int)key || (key_bytes > 1 && m3idx_dtype_bytes((m3idx_dtype)to) == 1);
+      ck_assert_msg(status == (fits ? M3IDX_OK : M3IDX_UNSUPPORTED), "%s", m3idx_message(ctx));
+      ck_assert(simt_same("cache", m3idx_dtype_name((m3idx_dtype)to), cache[0], cache[a], cache_bytes, 1));
+      pairs += fits && a;
+      simt_close(ctx);
+    }
+    for (int a = 0; a <= SIMT_ARCHS; a++) ck_assert(simt_buffer_free(cache[a], cache_bytes));
+  }
+  ck_assert_int_gt(pairs, 0);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("simt_score");
   TCase *tcase = tcase_create("score");
   tcase_set_timeout(tcase, 0);
   tcase_add_loop_test(tcase, decode_line, 0, LINES);
+  tcase_add_loop_test(tcase, insert_formats, 0, 5);
+  tcase_add_loop_test(tcase, cancelling_keys, 0, 4);
+  tcase_add_test(tcase, page_far);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

@@ -295,7 +295,7 @@ START_TEST(from_batch) {
                        .seq_lens = prefill ? prefill_seq : decode_seq,
                        .cu_seqlens = prefill ? cu : NULL,
                        .prefix_lens = prefill ? prefix : NULL};
-  const int64_t heads = 2, topk = _i / 2 % 2 ? 16 : 40;
+  const int64_t heads = 2, topk = (int64_t[]){16, 40, 64, 128}[_i / 2];
   const size_t scores = (size_t)(heads * batch.num_rows * batch.max_block);
   const size_t idx_bytes = (size_t)(heads * batch.num_rows * topk) * 4;
   const size_t table_bytes = idx_bytes * 8, ctx_bytes = (size_t)(heads * batch.num_rows) * 4;
