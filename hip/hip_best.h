@@ -86,10 +86,9 @@ template <int Fresh, int MaxWidth> struct best_list {
     filled = true;
   }
 
-  /* An untouched list is all empty slots. */
+  /* An untouched list is all empty slots.  In any case all lanes have read what they wanted of it. */
   HIPK_DEVICE void end() {
-    if (filled) return;
-    for (int i = lane_index(); i < width; i += WAVE) keys[i] = uint64_t{0};
+    for (int i = lane_index(); i < width && !filled; i += WAVE) keys[i] = uint64_t{0};
     wave_sync();
   }
 };

@@ -14,6 +14,7 @@
  * A granule keeps its last write and its last read (several readers of one phase count as several), so of many
  * races on one granule the nearest are seen.
  */
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -132,11 +133,17 @@ static void stamp(mark &mark, bool write, site where) {
 }
 
 static void race(const char *memory, const char *earlier, const mark &mark, const char *later, site where) {
-  char first[128], second[128];
+  char first[128], second[128], who[32];
   say_site(first, sizeof first, mark.where);
   say_site(second, sizeof second, where);
-  fail("race in %s memory: %s at %s (group %u) and %s at %s (group %u, thread %d) are not ordered", memory, earlier,
-       first, mark.group, later, second, m.here->index, current_thread);
+  if (mark.thread == SEVERAL_OF_GROUP)
+    std::snprintf(who, sizeof who, "several threads");
+  else if (mark.thread & SEVERAL_OF_WAVE)
+    std::snprintf(who, sizeof who, "several lanes of wave %d", mark.thread & ~SEVERAL_OF_WAVE);
+  else
+    std::snprintf(who, sizeof who, "thread %d", mark.thread);
+  fail("race in %s memory: %s at %s (group %u, %s) and %s at %s (group %u, thread %d) are not ordered", memory, earlier,
+       first, mark.group, who, later, second, m.here->index, current_thread);
 }
 
 static void judge(cell &c, const char *memory, bool write, site where) {
