@@ -197,13 +197,25 @@ void launch(const hipk_launch *at, const Args *args, m3idx_status (*slot)(m3idx_
 
 } // namespace
 
-#define HIPK_OP(name)                                                                                                 \
-  m3idx_status hipk_##name##_plan(m3idx_context *, const hipk_device *, const m3idx_##name##_args *, size_t *bytes) { \
-    *bytes = SCRATCH_BYTES;                                                                                           \
-    return M3IDX_OK;                                                                                                  \
-  }                                                                                                                   \
-  void hipk_##name##_launch(const hipk_launch *at, const m3idx_##name##_args *args) {                                 \
-    launch(at, args, m3idx_backend_ref.name);                                                                         \
+namespace {
+
+/* Plans speak for ref: it does all there is, but for the pairs of formats that no backend inserts (S6.1). */
+template <class Args> bool does(const Args *) { return true; }
+bool does(const m3idx_cache_insert_args *a) {
+  return a->key.dtype == a->cache.dtype ||
+         (m3idx_dtype_bytes(a->key.dtype) > 1 && m3idx_dtype_bytes(a->cache.dtype) == 1);
+}
+
+} // namespace
+
+#define HIPK_OP(name)                                                                                       \
+  m3idx_status hipk_##name##_plan(m3idx_context *ctx, const hipk_device *, const m3idx_##name##_args *args, \
+                                  size_t *bytes) {                                                          \
+    *bytes = SCRATCH_BYTES;                                                                                 \
+    return does(args) ? M3IDX_OK : m3idx_fail(ctx, M3IDX_UNSUPPORTED, "the fake does not do this");         \
+  }                                                                                                         \
+  void hipk_##name##_launch(const hipk_launch *at, const m3idx_##name##_args *args) {                       \
+    launch(at, args, m3idx_backend_ref.name);                                                               \
   }
 #include "hip_ops.def"
 #undef HIPK_OP

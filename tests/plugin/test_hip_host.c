@@ -13,7 +13,7 @@
 
 extern const m3idx_backend *m3idx_plugin_backend(void);
 
-enum { POOL = 1 << 20, POISON = 0xa7, DEVICE = 2 };
+enum { POOL = 1 << 18, POISON = 0xa7, DEVICE = 2 };
 
 static unsigned char inputs[POOL], want_pool[POOL], got_pool[POOL];
 static unsigned char *pool; /* where outputs are laid out: want_pool or got_pool */
