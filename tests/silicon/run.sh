@@ -20,7 +20,7 @@ if [[ ${1:-} == --each-op ]]; then
   done
   failed=0
   for i in "${!OPS[@]}"; do
-    wait "${pids[i]}" || { failed=1; echo "${OPS[i]}: exit $?"; }
+    wait "${pids[i]}" || { echo "${OPS[i]}: exit $?"; failed=1; }
     cat "$dir/${OPS[i]}"
   done
   grep -h '^conform: .* calls compared' "$dir"/* | awk '{lines = $2; calls += $4; bad += $7}

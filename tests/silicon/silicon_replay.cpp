@@ -103,6 +103,7 @@ struct replayer {
     device.plan(M3IDX_OP_select, what.select);
     device.plan(M3IDX_OP_sparse_table, what.sparse);
     device.plan(M3IDX_OP_topk, what.topk);
+    MUST(hipMemset(seq_lens, 0, R * 4));
     device.lend_workspace();
     graph = device.capture([&] { what.run(device.ctx); });
   }

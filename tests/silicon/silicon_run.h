@@ -115,8 +115,11 @@ struct device_run {
     MUST(hipDeviceSynchronize()); /* this and every copy before it; the stream does not wait for them by itself */
     must(ctx, m3idx_set_workspace(ctx, workspace, workspace_bytes), "m3idx_set_workspace");
   }
-  /* The graph of what `enqueue` puts on the stream. */
+  /* The graph of what `enqueue` puts on the stream; once without a graph first, because a runtime may load a kernel
+   * at its first launch. */
   template <class Enqueue> hipGraphExec_t capture(Enqueue enqueue) {
+    enqueue();
+    MUST(hipStreamSynchronize(stream));
     hipGraph_t graph;
     hipGraphExec_t exec;
     MUST(hipStreamBeginCapture(stream, hipStreamCaptureModeGlobal));
