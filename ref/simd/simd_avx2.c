@@ -129,12 +129,36 @@ static inline __attribute__((always_inline)) double dot_of(const double *q, cons
   return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
+/* One key and four queries: the key is widened once. */
+static inline __attribute__((always_inline)) void four_dots(const double *q[4], const void *key, const simd_form form,
+                                                            int dim, double *dot) {
+  __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
+  for (int d = 0; d < dim; d += 4) {
+    const __m256d k = four(key, form, d);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q[i] + d), k, sum[i]);
+  }
+  for (int i = 0; i < 4; i += 2) {
+    const __m256d pairs = _mm256_hadd_pd(sum[i], sum[i + 1]);
+    _mm_storeu_pd(dot + i, _mm_add_pd(_mm256_castpd256_pd128(pairs), _mm256_extractf128_pd(pairs, 1)));
+  }
+}
+
 static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot) {
   const int dim = group->dim;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count;) {
     const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    const double *q = group->exact + (list[i] & 0xff) * dim;
-    dot[i] = page->form == SIMD_F32 ? dot_of(q, key, SIMD_F32, dim) : dot_of(q, key, SIMD_BF16, dim);
+    const double *q[4] = {group->exact + (list[i] & 0xff) * dim};
+    if (simd_four_alike(list + i, count - i)) {
+      for (int j = 1; j < 4; j++) q[j] = group->exact + (list[i + j] & 0xff) * dim;
+      if (page->form == SIMD_F32)
+        four_dots(q, key, SIMD_F32, dim, dot + i);
+      else
+        four_dots(q, key, SIMD_BF16, dim, dot + i);
+      i += 4;
+    } else {
+      dot[i++] = page->form == SIMD_F32 ? dot_of(q[0], key, SIMD_F32, dim) : dot_of(q[0], key, SIMD_BF16, dim);
+    }
   }
 }
 

@@ -162,12 +162,37 @@ static inline __attribute__((always_inline)) double dot_of(const double *q, cons
   return _mm512_reduce_add_pd(_mm512_add_pd(sum[0], sum[1]));
 }
 
+/* One key and four queries: the key is widened once. */
+static inline __attribute__((always_inline)) void four_dots(const double *q[4], const void *key, const simd_form form,
+                                                            int dim, double *dot) {
+  __m512d sum[4] = {_mm512_setzero_pd(), _mm512_setzero_pd(), _mm512_setzero_pd(), _mm512_setzero_pd()};
+  for (int d = 0; d < dim; d += 8) {
+    const __m512d k = eight(key, form, d);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) sum[i] = _mm512_fmadd_pd(_mm512_loadu_pd(q[i] + d), k, sum[i]);
+  }
+  for (int i = 0; i < 4; i += 2) {
+    const __m512d pairs = _mm512_add_pd(_mm512_unpacklo_pd(sum[i], sum[i + 1]), _mm512_unpackhi_pd(sum[i], sum[i + 1]));
+    const __m256d half = _mm256_add_pd(_mm512_castpd512_pd256(pairs), _mm512_extractf64x4_pd(pairs, 1));
+    _mm_storeu_pd(dot + i, _mm_add_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1)));
+  }
+}
+
 void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot) {
   const int dim = group->dim;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count;) {
     const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    const double *q = group->exact + (list[i] & 0xff) * dim;
-    dot[i] = page->form == SIMD_F32 ? dot_of(q, key, SIMD_F32, dim) : dot_of(q, key, SIMD_BF16, dim);
+    const double *q[4] = {group->exact + (list[i] & 0xff) * dim};
+    if (simd_four_alike(list + i, count - i)) {
+      for (int j = 1; j < 4; j++) q[j] = group->exact + (list[i + j] & 0xff) * dim;
+      if (page->form == SIMD_F32)
+        four_dots(q, key, SIMD_F32, dim, dot + i);
+      else
+        four_dots(q, key, SIMD_BF16, dim, dot + i);
+      i += 4;
+    } else {
+      dot[i++] = page->form == SIMD_F32 ? dot_of(q[0], key, SIMD_F32, dim) : dot_of(q[0], key, SIMD_BF16, dim);
+    }
   }
 }
 

@@ -72,7 +72,7 @@ static inline uint32_t simd_widen(uint32_t code, int ebits, int fbits, int bias,
   uint32_t bits = magnitude >> fbits ? normal : subnormal;
   if (specials == SIMD_IEEE) bits = magnitude >> fbits == (1u << ebits) - 1 ? fraction | 0x7f800000u : bits;
   if (specials == SIMD_FN) bits = magnitude == (1u << (ebits + fbits)) - 1 ? 0x7fc00000u : bits;
-  if (specials == SIMD_FNUZ) bits = (sign && !magnitude) ? 0x7fc00000u : bits;
+  if (specials == SIMD_FNUZ) bits = code == 1u << (ebits + fbits) ? 0x7fc00000u : bits;
   return bits | sign << 31;
 }
 

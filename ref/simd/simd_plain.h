@@ -44,6 +44,11 @@ static inline int simd_list(const uint32_t *mask, const uint64_t some[SIMD_TOKEN
   return count;
 }
 
+/* Whether the next four candidates are of one token: rows that tie all along are worth their own loop. */
+static inline int simd_four_alike(const uint16_t *list, int left) {
+  return left >= 4 && list[0] >> 8 == list[1] >> 8 && list[0] >> 8 == list[2] >> 8 && list[0] >> 8 == list[3] >> 8;
+}
+
 /* Eight chains; dim is a multiple of 16. */
 static inline double simd_plain_dot(const double *q, const void *key, simd_form form, int dim) {
   double sum[8] = {0};
