@@ -43,7 +43,7 @@ typedef struct simd_group {
   double sum[SIMD_LANES];                      /* at least the sum of |q[d]| */
   uint32_t wild;                               /* lanes whose query holds an infinity or a NaN */
   void *q;                                     /* F32: [padded_dim][LANES]; BF16: [padded_dim / 2][LANES][2] */
-  double *exact;                               /* [LANES][dim], the same queries */
+  float *row;                                  /* [LANES][dim], the same queries */
 } simd_group;
 
 /* score[t][0 .. lanes - 1] for t < tokens from keys at `keys` + t * stride_bytes.  May also write lanes up to
@@ -73,8 +73,11 @@ typedef struct simd_isa {
   void (*peak)(float *score, int tokens, const int32_t *visible, float *most);
   /* Every t, l with score[t][l] >= least[l] (never where that is NaN) as t << 8 | l, by rising t; their number. */
   int (*pick)(const float *score, int tokens, const float *least, uint16_t *list);
-  /* dot[i] of query and key list[i] in double: any order, products exact. */
-  void (*dots)(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot);
+  /* dot[i] of query and key list[i], summed in double in any order.  Products are exact in double; with `narrow` they
+   * may be taken in binary32, where the caller knows them to be exact but for underflow.  doubles: group->row in
+   * double, or NULL. */
+  void (*dots)(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
+               const double *doubles, double *dot);
 } simd_isa;
 
 extern const simd_isa simd_scalar;

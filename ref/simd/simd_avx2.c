@@ -79,7 +79,21 @@ static uint32_t load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int
 }
 
 static void peak(float *score, int tokens, const int32_t *visible, float *most) {
-  simd_plain_peak(score, tokens, visible, most);
+  if (visible || tokens % 2) {
+    simd_plain_peak(score, tokens, visible, most);
+    return;
+  }
+  __m256 m[2][4]; /* one chain of maxima would wait for itself */
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; v++) m[0][v] = m[1][v] = _mm256_set1_ps(-INFINITY);
+  for (int t = 0; t < tokens; t += 2, score += 2 * SIMD_LANES)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+      m[0][v] = _mm256_max_ps(_mm256_load_ps(score + 8 * v), m[0][v]);
+      m[1][v] = _mm256_max_ps(_mm256_load_ps(score + SIMD_LANES + 8 * v), m[1][v]);
+    }
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; v++) _mm256_storeu_ps(most + 8 * v, _mm256_max_ps(m[0][v], m[1][v]));
 }
 
 /* Lanes 0..31 of a comparison, from its four vectors. */
@@ -110,33 +124,44 @@ static int pick(const float *score, int tokens, const float *least, uint16_t *li
   return simd_list(mask, some, list);
 }
 
-/* Four elements of a key as doubles. */
-static inline __m256d four(const void *key, simd_form form, int d) {
-  if (form == SIMD_F32) return _mm256_cvtps_pd(_mm_loadu_ps((const float *)key + d));
-  const __m128i half = _mm_loadl_epi64((const __m128i *)(const void *)((const uint16_t *)key + d));
-  return _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(half), 16)));
-}
+/* Eight elements of a key; this set has no bf16 pages. */
+static inline __m256 eight(const void *key, int d) { return _mm256_loadu_ps((const float *)key + d); }
 
-static inline __attribute__((always_inline)) double dot_of(const double *q, const void *key, const simd_form form,
-                                                           int dim) {
+static inline __m256d low(__m256 x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
+
+static inline __m256d high(__m256 x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
+
+static inline __attribute__((always_inline)) double dot_of(const float *q, const void *key, const int narrow, int dim) {
   __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
   for (int d = 0; d < dim; d += 16)
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-      sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q + d + 4 * i), four(key, form, d + 4 * i), sum[i]);
+#pragma GCC unroll 2
+    for (int i = 0; i < 4; i += 2) {
+      const __m256 k = eight(key, d + 4 * i), lane = _mm256_loadu_ps(q + d + 4 * i);
+      if (narrow) {
+        const __m256 product = _mm256_mul_ps(k, lane);
+        sum[i] = _mm256_add_pd(sum[i], low(product));
+        sum[i + 1] = _mm256_add_pd(sum[i + 1], high(product));
+      } else {
+        sum[i] = _mm256_fmadd_pd(low(k), low(lane), sum[i]);
+        sum[i + 1] = _mm256_fmadd_pd(high(k), high(lane), sum[i + 1]);
+      }
+    }
   const __m256d all = _mm256_add_pd(_mm256_add_pd(sum[0], sum[1]), _mm256_add_pd(sum[2], sum[3]));
   const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(all), _mm256_extractf128_pd(all, 1));
   return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
 /* One key and four queries: the key is widened once. */
-static inline __attribute__((always_inline)) void four_dots(const double *q[4], const void *key, const simd_form form,
-                                                            int dim, double *dot) {
+static void four_dots(const double *q[4], const void *key, int dim, double *dot) {
   __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
-  for (int d = 0; d < dim; d += 4) {
-    const __m256d k = four(key, form, d);
+  for (int d = 0; d < dim; d += 8) {
+    const __m256 k = eight(key, d);
+    const __m256d k0 = low(k), k1 = high(k);
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q[i] + d), k, sum[i]);
+    for (int i = 0; i < 4; i++) {
+      sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q[i] + d), k0, sum[i]);
+      sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q[i] + d + 4), k1, sum[i]);
+    }
   }
   for (int i = 0; i < 4; i += 2) {
     const __m256d pairs = _mm256_hadd_pd(sum[i], sum[i + 1]);
@@ -144,20 +169,19 @@ static inline __attribute__((always_inline)) void four_dots(const double *q[4], 
   }
 }
 
-static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot) {
+static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
+                 const double *doubles, double *dot) {
   const int dim = group->dim;
   for (int i = 0; i < count;) {
     const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    const double *q[4] = {group->exact + (list[i] & 0xff) * dim};
-    if (simd_four_alike(list + i, count - i)) {
-      for (int j = 1; j < 4; j++) q[j] = group->exact + (list[i + j] & 0xff) * dim;
-      if (page->form == SIMD_F32)
-        four_dots(q, key, SIMD_F32, dim, dot + i);
-      else
-        four_dots(q, key, SIMD_BF16, dim, dot + i);
+    const float *row = group->row + (list[i] & 0xff) * dim;
+    if (doubles && simd_four_alike(list + i, count - i)) {
+      const double *q[4];
+      for (int j = 0; j < 4; j++) q[j] = doubles + (list[i + j] & 0xff) * dim;
+      four_dots(q, key, dim, dot + i);
       i += 4;
     } else {
-      dot[i++] = page->form == SIMD_F32 ? dot_of(q[0], key, SIMD_F32, dim) : dot_of(q[0], key, SIMD_BF16, dim);
+      dot[i++] = narrow ? dot_of(row, key, 1, dim) : dot_of(row, key, 0, dim);
     }
   }
 }

@@ -107,7 +107,17 @@ uint32_t simd_avx512_load(m3idx_dtype dtype, const void *from, int64_t row_bytes
 void simd_avx512_peak(float *score, int tokens, const int32_t *visible, float *most) {
   __m512 a = _mm512_set1_ps(-INFINITY), b = a;
   if (!visible) {
-    for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
+    __m512 m[4][2] = {{a, a}, {a, a}, {a, a}, {a, a}}; /* one chain of maxima would wait for itself */
+    int t = 0;
+    for (; t + 4 <= tokens; t += 4, score += 4 * SIMD_LANES)
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; i++) {
+        m[i][0] = _mm512_max_ps(_mm512_load_ps(score + i * SIMD_LANES), m[i][0]);
+        m[i][1] = _mm512_max_ps(_mm512_load_ps(score + i * SIMD_LANES + 16), m[i][1]);
+      }
+    a = _mm512_max_ps(_mm512_max_ps(m[0][0], m[1][0]), _mm512_max_ps(m[2][0], m[3][0]));
+    b = _mm512_max_ps(_mm512_max_ps(m[0][1], m[1][1]), _mm512_max_ps(m[2][1], m[3][1]));
+    for (; t < tokens; t++, score += SIMD_LANES) {
       a = _mm512_max_ps(_mm512_load_ps(score), a);
       b = _mm512_max_ps(_mm512_load_ps(score + 16), b);
     }
@@ -133,9 +143,9 @@ int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_
   uint32_t mask[SIMD_TOKENS];
   uint64_t some[SIMD_TOKENS / 64] = {0};
   for (int t = 0; t < tokens; t++, score += SIMD_LANES) {
-    const __mmask16 ma = _mm512_cmp_ps_mask(_mm512_load_ps(score), a, _CMP_GE_OQ);
-    const __mmask16 mb = _mm512_cmp_ps_mask(_mm512_load_ps(score + 16), b, _CMP_GE_OQ);
-    mask[t] = _mm512_kunpackw(mb, ma);
+    __mmask16 *half = (__mmask16 *)(void *)(mask + t); /* two stores cost less than joining the masks */
+    _store_mask16(half, _mm512_cmp_ps_mask(_mm512_load_ps(score), a, _CMP_GE_OQ));
+    _store_mask16(half + 1, _mm512_cmp_ps_mask(_mm512_load_ps(score + 16), b, _CMP_GE_OQ));
   }
   for (int t = tokens; t < SIMD_TOKENS; t++) mask[t] = 0;
   for (int t = 0; t < SIMD_TOKENS; t += 16) {
@@ -145,55 +155,85 @@ int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_
   return simd_list(mask, some, list);
 }
 
-/* Eight elements of a key as doubles. */
-static inline __m512d eight(const void *key, simd_form form, int d) {
-  if (form == SIMD_F32) return _mm512_cvtps_pd(_mm256_loadu_ps((const float *)key + d));
-  const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)key + d));
-  return _mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)));
+/* Sixteen elements of a key. */
+static inline __m512 sixteen(const void *key, simd_form form, int d) {
+  if (form == SIMD_F32) return _mm512_loadu_ps((const float *)key + d);
+  const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)key + d));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-static inline __attribute__((always_inline)) double dot_of(const double *q, const void *key, const simd_form form,
-                                                           int dim) {
-  __m512d sum[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};
+static inline __m512d low(__m512 x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
+
+static inline __m512d high(__m512 x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
+
+static inline __attribute__((always_inline)) double dot_of(const float *q, const void *key, const simd_form form,
+                                                           const int narrow, int dim) {
+  __m512d a = _mm512_setzero_pd(), b = a;
   for (int d = 0; d < dim; d += 16) {
-    sum[0] = _mm512_fmadd_pd(_mm512_loadu_pd(q + d), eight(key, form, d), sum[0]);
-    sum[1] = _mm512_fmadd_pd(_mm512_loadu_pd(q + d + 8), eight(key, form, d + 8), sum[1]);
+    const __m512 k = sixteen(key, form, d), lane = _mm512_loadu_ps(q + d);
+    if (narrow) {
+      const __m512 product = _mm512_mul_ps(k, lane);
+      a = _mm512_add_pd(a, low(product));
+      b = _mm512_add_pd(b, high(product));
+    } else {
+      a = _mm512_fmadd_pd(low(k), low(lane), a);
+      b = _mm512_fmadd_pd(high(k), high(lane), b);
+    }
   }
-  return _mm512_reduce_add_pd(_mm512_add_pd(sum[0], sum[1]));
+  return _mm512_reduce_add_pd(_mm512_add_pd(a, b));
 }
 
 /* One key and four queries: the key is widened once. */
 static inline __attribute__((always_inline)) void four_dots(const double *q[4], const void *key, const simd_form form,
                                                             int dim, double *dot) {
-  __m512d sum[4] = {_mm512_setzero_pd(), _mm512_setzero_pd(), _mm512_setzero_pd(), _mm512_setzero_pd()};
-  for (int d = 0; d < dim; d += 8) {
-    const __m512d k = eight(key, form, d);
+  __m512d a[4], b[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) sum[i] = _mm512_fmadd_pd(_mm512_loadu_pd(q[i] + d), k, sum[i]);
+  for (int i = 0; i < 4; i++) a[i] = b[i] = _mm512_setzero_pd();
+  for (int d = 0; d < dim; d += 16) {
+    const __m512 k = sixteen(key, form, d);
+    const __m512d k0 = low(k), k1 = high(k);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      a[i] = _mm512_fmadd_pd(_mm512_loadu_pd(q[i] + d), k0, a[i]);
+      b[i] = _mm512_fmadd_pd(_mm512_loadu_pd(q[i] + d + 8), k1, b[i]);
+    }
   }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) a[i] = _mm512_add_pd(a[i], b[i]);
+#pragma GCC unroll 2
   for (int i = 0; i < 4; i += 2) {
-    const __m512d pairs = _mm512_add_pd(_mm512_unpacklo_pd(sum[i], sum[i + 1]), _mm512_unpackhi_pd(sum[i], sum[i + 1]));
+    const __m512d pairs = _mm512_add_pd(_mm512_unpacklo_pd(a[i], a[i + 1]), _mm512_unpackhi_pd(a[i], a[i + 1]));
     const __m256d half = _mm256_add_pd(_mm512_castpd512_pd256(pairs), _mm512_extractf64x4_pd(pairs, 1));
     _mm_storeu_pd(dot + i, _mm_add_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1)));
   }
 }
 
-void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot) {
+static inline __attribute__((always_inline)) void dots_of(const simd_group *group, const simd_page *page,
+                                                          const uint16_t *list, int count, const simd_form form,
+                                                          const int narrow, const double *doubles, double *dot) {
   const int dim = group->dim;
   for (int i = 0; i < count;) {
     const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    const double *q[4] = {group->exact + (list[i] & 0xff) * dim};
-    if (simd_four_alike(list + i, count - i)) {
-      for (int j = 1; j < 4; j++) q[j] = group->exact + (list[i + j] & 0xff) * dim;
-      if (page->form == SIMD_F32)
-        four_dots(q, key, SIMD_F32, dim, dot + i);
-      else
-        four_dots(q, key, SIMD_BF16, dim, dot + i);
+    if (doubles && simd_four_alike(list + i, count - i)) {
+      const double *q[4];
+      for (int j = 0; j < 4; j++) q[j] = doubles + (list[i + j] & 0xff) * dim;
+      four_dots(q, key, form, dim, dot + i);
       i += 4;
     } else {
-      dot[i++] = page->form == SIMD_F32 ? dot_of(q[0], key, SIMD_F32, dim) : dot_of(q[0], key, SIMD_BF16, dim);
+      dot[i] = dot_of(group->row + (list[i] & 0xff) * dim, key, form, narrow, dim);
+      i++;
     }
   }
+}
+
+void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
+                      const double *doubles, double *dot) {
+  if (page->form == SIMD_BF16)
+    narrow ? dots_of(group, page, list, count, SIMD_BF16, 1, doubles, dot)
+           : dots_of(group, page, list, count, SIMD_BF16, 0, doubles, dot);
+  else
+    narrow ? dots_of(group, page, list, count, SIMD_F32, 1, doubles, dot)
+           : dots_of(group, page, list, count, SIMD_F32, 0, doubles, dot);
 }
 
 const simd_isa simd_avx512 = {

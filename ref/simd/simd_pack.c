@@ -18,6 +18,10 @@ simd_form simd_form_of(const simd_isa *isa, m3idx_dtype q, m3idx_dtype k) {
   return isa->bf16.run && exact_in_bf16(q) && exact_in_bf16(k) ? SIMD_BF16 : SIMD_F32;
 }
 
+int simd_products_narrow(m3idx_dtype q, m3idx_dtype k) {
+  return q != M3IDX_F32 && k != M3IDX_F32; /* 11 + 11 significant bits at most */
+}
+
 static const simd_filter *filter_of(const simd_call *call) {
   return call->form == SIMD_BF16 ? &call->isa->bf16 : &call->isa->f32;
 }
@@ -35,9 +39,9 @@ static void bound(const simd_filter *filter, int dim, double s, float *slope, fl
   *offset = up(SLACK * tiny * (dim + dim / 8 + (filter->flushes ? s : 0.0)));
 }
 
-/* Lane l of the filter's layout and of the exact copy, from a row of binary32 values. */
+/* Lane l of the filter's layout and of the rows, from a row of binary32 values. */
 static void place(const simd_group *group, simd_form form, int l, const float *row) {
-  for (int d = 0; d < group->dim; d++) group->exact[l * group->dim + d] = (double)row[d];
+  memcpy(group->row + (int64_t)l * group->dim, row, (size_t)group->dim * sizeof *row);
   if (form == SIMD_F32) {
     float *q = group->q;
     for (int d = 0; d < group->dim; d++) q[d * SIMD_LANES + l] = row[d];

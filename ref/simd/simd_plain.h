@@ -38,6 +38,11 @@ static inline int simd_list(const uint32_t *mask, const uint64_t some[SIMD_TOKEN
   for (int w = 0; w < SIMD_TOKENS / 64; w++)
     for (uint64_t tokens = some[w]; tokens; tokens &= tokens - 1) {
       const int t = w * 64 + __builtin_ctzll(tokens);
+      if (mask[t] == UINT32_MAX) { /* rows that tie all along */
+        for (int l = 0; l < SIMD_LANES; l++) list[count + l] = (uint16_t)(t << 8 | l);
+        count += SIMD_LANES;
+        continue;
+      }
       for (uint32_t lanes = mask[t]; lanes; lanes &= lanes - 1)
         list[count++] = (uint16_t)(t << 8 | __builtin_ctz(lanes));
     }
@@ -49,9 +54,8 @@ static inline int simd_four_alike(const uint16_t *list, int left) {
   return left >= 4 && list[0] >> 8 == list[1] >> 8 && list[0] >> 8 == list[2] >> 8 && list[0] >> 8 == list[3] >> 8;
 }
 
-/* Eight chains; dim is a multiple of 16. */
-static inline double simd_plain_dot(const double *q, const void *key, simd_form form, int dim) {
-  double sum[8] = {0};
+/* A key in double; dim is a multiple of 16. */
+static inline void simd_plain_widen(const void *key, simd_form form, int dim, double *to) {
   for (int d = 0; d < dim; d += 8) {
     uint32_t bits[8];
     if (form == SIMD_F32) {
@@ -61,16 +65,30 @@ static inline double simd_plain_dot(const double *q, const void *key, simd_form 
       memcpy(half, (const uint16_t *)key + d, sizeof half);
       for (int i = 0; i < 8; i++) bits[i] = (uint32_t)half[i] << 16;
     }
-    for (int i = 0; i < 8; i++) sum[i] += q[d + i] * (double)simd_float(bits[i]);
+    for (int i = 0; i < 8; i++) to[d + i] = (double)simd_float(bits[i]);
   }
+}
+
+/* Eight chains. */
+static inline double simd_plain_dot(const double *q, const double *key, int dim) {
+  double sum[8] = {0};
+  for (int d = 0; d < dim; d += 8)
+    for (int i = 0; i < 8; i++) sum[i] += q[d + i] * key[d + i];
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
 static inline void simd_plain_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count,
-                                   double *dot) {
+                                   const double *doubles, double *dot) {
+  double key[SIMD_MAX_DIM], row[SIMD_MAX_DIM];
+  int token = -1;
   for (int i = 0; i < count; i++) {
-    const void *key = (const unsigned char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    dot[i] = simd_plain_dot(group->exact + (list[i] & 0xff) * group->dim, key, page->form, group->dim);
+    const int lane = list[i] & 0xff, dim = group->dim;
+    if (list[i] >> 8 != token) {
+      token = list[i] >> 8;
+      simd_plain_widen((const unsigned char *)page->keys + token * page->stride_bytes, page->form, dim, key);
+    }
+    if (!doubles) simd_plain_widen(group->row + lane * dim, SIMD_F32, dim, row);
+    dot[i] = simd_plain_dot(doubles ? doubles + lane * dim : row, key, dim);
   }
 }
 

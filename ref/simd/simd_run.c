@@ -124,9 +124,9 @@ int simd_plan_make(simd_plan *plan, const simd_call *call, int threads, int64_t 
 
 /* One block a thread, touched first by the thread that uses it. */
 static simd_scratch *scratch_make(void) {
-  const size_t lane_bytes = (size_t)SIMD_LANES * SIMD_MAX_DIM / 2; /* times an element's size, for 128 dims */
+  const size_t lane_elements = (size_t)SIMD_LANES * SIMD_MAX_DIM / 2; /* of 128 dims */
   const size_t head = (sizeof(simd_scratch) + 63) / 64 * 64;
-  const size_t queries = SIMD_TILE_GROUPS * lane_bytes * (sizeof(float) + sizeof(double));
+  const size_t queries = SIMD_TILE_GROUPS * lane_elements * 2 * sizeof(float);
   const size_t score = sizeof(float) * SIMD_TOKENS * SIMD_LANES, page = sizeof(float) * SIMD_TOKENS * SIMD_MAX_DIM;
   const size_t best = sizeof(uint64_t) * SIMD_BEST_KEYS;
   unsigned char *at = aligned_alloc(64, head + queries + score + page + best);
@@ -160,10 +160,10 @@ void simd_tile_pack(const simd_call *call, const simd_unit *unit, simd_scratch *
   const size_t elements = (size_t)(call->dim + SIMD_DIM_STEP - 1) / SIMD_DIM_STEP * SIMD_DIM_STEP * SIMD_LANES;
   unsigned char *at = scratch->group[0].q;
   scratch->groups = (unit->lanes + SIMD_LANES - 1) / SIMD_LANES;
-  for (int g = 0; g < scratch->groups; g++, at += elements * (sizeof(float) + sizeof(double))) {
+  for (int g = 0; g < scratch->groups; g++, at += elements * 2 * sizeof(float)) {
     const int left = unit->lanes - g * SIMD_LANES;
     scratch->group[g].q = at;
-    scratch->group[g].exact = (void *)(at + elements * sizeof(float));
+    scratch->group[g].row = (void *)(at + elements * sizeof(float));
     simd_group_pack(call, &scratch->group[g], unit->request, unit->first_row, unit->first_lane + g * SIMD_LANES,
                     left < SIMD_LANES ? left : SIMD_LANES);
   }

@@ -50,8 +50,10 @@ static int pick(const float *score, int tokens, const float *least, uint16_t *li
   return simd_plain_pick(score, tokens, least, list);
 }
 
-static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, double *dot) {
-  simd_plain_dots(group, page, list, count, dot);
+static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
+                 const double *doubles, double *dot) {
+  (void)narrow;
+  simd_plain_dots(group, page, list, count, doubles, dot);
 }
 
 const simd_isa simd_scalar = {

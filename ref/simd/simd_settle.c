@@ -79,7 +79,7 @@ static int candidates(const simd_call *call, const simd_page *page, const simd_f
 static int dot_is_exact(const simd_call *call, const simd_group *group, const simd_page *page, int lane, int token) {
   const void *row = (const unsigned char *)page->keys + token * page->stride_bytes;
   const double unit = simd_grid(row, page->form, group->dim, call->index_k->dtype) * group->grid[lane];
-  return group->sum[lane] * (double)page->peak <= 0x1p53 * unit;
+  return unit >= 0x1p-149 && group->sum[lane] * (double)page->peak <= 0x1p53 * unit;
 }
 
 /* A lane that the rounding test leaves open: the largest of its candidates, rounded.  `least` = below it a candidate
@@ -105,30 +105,45 @@ static uint32_t decide(const simd_call *call, const simd_group *group, const sim
   return best;
 }
 
+/* With many candidates a query is wanted many times over. */
+static const double *doubles_of(const simd_group *group, int count, simd_work *work) {
+  if (count < 8 * SIMD_LANES) return NULL;
+  for (int i = 0; i < group->lanes * group->dim; i++) work->doubles[i] = (double)group->row[i];
+  return work->doubles;
+}
+
+/* S3.3: NaN dots do not count. */
+static uint32_t lanes_with_numbers(const simd_work *work, int count) {
+  uint32_t lanes = 0;
+  for (int i = 0; i < count; i++) lanes |= (uint32_t)(work->dot[i] >= -INFINITY) << (work->list[i] & 0xff);
+  return lanes;
+}
+
 void simd_settle(const simd_call *call, const simd_group *group, const simd_page *page, const simd_found *found,
                  simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
   /* Theorem 3: a dot in double is at most unit * sum * peak away from the exact one. */
   const double unit = (double)(group->dim + 8) * (0x1p-53 * (1.0 + 0x1p-10)) * (double)page->peak;
+  const int narrow = call->narrow && !found->whole && !page->any_wild; /* Theorem 3: then no product overflows */
+  const double tiny = narrow ? (double)group->dim * 0x1p-149 : 0.0;
   const int count = candidates(call, page, found, work, lanes);
   double best[SIMD_LANES];
   float low[SIMD_LANES], high[SIMD_LANES];
-  uint32_t numbers = 0, open = 0;
+  uint32_t numbers = lanes, open = 0;
   for (int l = 0; l < SIMD_LANES; l++) best[l] = -INFINITY;
-  call->isa->dots(group, page, work->list, count, work->dot);
+  call->isa->dots(group, page, work->list, count, narrow, doubles_of(group, count, work), work->dot);
   for (int i = 0; i < count; i++) {
     const int l = work->list[i] & 0xff;
-    const double dot = work->dot[i];
-    numbers |= (uint32_t)(dot >= -INFINITY) << l; /* S3.3: NaN dots do not count */
-    best[l] = dot > best[l] ? dot : best[l];
+    best[l] = work->dot[i] > best[l] ? work->dot[i] : best[l];
   }
+  if (found->whole || page->any_wild) numbers = lanes_with_numbers(work, count);
   for (int l = 0; l < SIMD_LANES; l++) {
-    low[l] = (float)(best[l] - unit * group->sum[l]);
-    high[l] = (float)(best[l] + unit * group->sum[l]);
+    low[l] = (float)(best[l] - (unit * group->sum[l] + tiny));
+    high[l] = (float)(best[l] + (unit * group->sum[l] + tiny));
   }
   for (int l = 0; l < SIMD_LANES; l++) open |= (uint32_t)(low[l] != high[l]) << l;
   for (uint32_t left = open & lanes & numbers; left; left &= left - 1) {
     const int l = simd_lowest(left);
-    const double least = best[l] - 2 * unit * group->sum[l];
+    const double least = best[l] - 2 * (unit * group->sum[l] + tiny);
     low[l] = simd_float(decide(call, group, page, work, count, l, least, first_row, id));
   }
   if (call->scale != 1.0f) /* S3.5 */

@@ -19,6 +19,7 @@ typedef struct simd_call {
   const int32_t *block_table;
   int64_t block_table_stride;
   float scale;
+  int narrow; /* simd_products_narrow() of the formats */
   int64_t init_blocks, local_blocks;
   int64_t heads, dim;
 } simd_call;
@@ -38,6 +39,7 @@ typedef struct simd_work {
   float *score;                                /* [TOKENS][LANES] */
   uint16_t list[SIMD_LANES * SIMD_TOKENS + 1]; /* pick() may write one past the last */
   double dot[SIMD_LANES * SIMD_TOKENS];
+  double doubles[SIMD_LANES * SIMD_MAX_DIM]; /* a group's rows, where that many tokens tie that it pays */
 } simd_work;
 
 /* The number of the lowest set bit; mask != 0. */
@@ -59,7 +61,10 @@ static inline int simd_may_force(const simd_call *call, const simd_group *group,
   return block < call->init_blocks || block >= group->min_blocks - call->local_blocks;
 }
 
-/* Lanes first_lane .. + lanes - 1 of the request whose first row is first_row.  group->q and group->exact are
+/* Whether every product of finite values is exact in binary32 unless it overflows or underflows. */
+int simd_products_narrow(m3idx_dtype q, m3idx_dtype k);
+
+/* Lanes first_lane .. + lanes - 1 of the request whose first row is first_row.  group->q and group->row are
  * room for SIMD_LANES * dim (rounded up to SIMD_DIM_STEP) elements, 64-byte aligned. */
 void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, int64_t first_row, int64_t first_lane,
                      int lanes);

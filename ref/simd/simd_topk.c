@@ -148,6 +148,7 @@ m3idx_status simd_topk(m3idx_context *ctx, const m3idx_topk_args *args) {
   simd_state *state = ctx->state;
   const simd_call call = {.isa = state->isa,
                           .form = simd_form_of(state->isa, args->q.dtype, args->index_k.dtype),
+                          .narrow = simd_products_narrow(args->q.dtype, args->index_k.dtype),
                           .batch = args->batch,
                           .q = &args->q,
                           .index_k = &args->index_k,

@@ -100,6 +100,7 @@ static void run_filter(bench *b) {
   simd_state *s = b->ctx->state;
   const simd_call call = {.isa = s->isa,
                           .form = simd_form_of(s->isa, b->q.dtype, b->k.dtype),
+                          .narrow = simd_products_narrow(b->q.dtype, b->k.dtype),
                           .batch = &b->batch,
                           .q = &b->q,
                           .index_k = &b->k,

@@ -65,7 +65,7 @@ static void store(void *to, const float *values, int n, m3idx_dtype dtype) {
 static double worst(const problem *p, const simd_isa *isa, simd_form form) {
   static _Alignas(64) unsigned char q[ROWS * DIM_MAX * 4], k[SIMD_TOKENS * DIM_MAX * 4],
       copy[SIMD_TOKENS * DIM_MAX * 4];
-  static _Alignas(64) unsigned char lanes[SIMD_LANES * DIM_MAX * 4], exact[SIMD_LANES * DIM_MAX * 8];
+  static _Alignas(64) unsigned char lanes[SIMD_LANES * DIM_MAX * 4], row[SIMD_LANES * DIM_MAX * 4];
   static _Alignas(64) float score[SIMD_TOKENS * SIMD_LANES];
   static simd_work work;
   static simd_group group;
@@ -89,7 +89,7 @@ static double worst(const problem *p, const simd_isa *isa, simd_form form) {
   double most = 0;
   work.score = score;
   group.q = lanes;
-  group.exact = (void *)exact;
+  group.row = (void *)row;
   if (isa->enter) isa->enter();
   simd_group_pack(&call, &group, 0, 0, 0, ROWS);
   simd_page_load(&call, &page, 0, SIMD_TOKENS, copy);
@@ -217,8 +217,8 @@ END_TEST
 /* A slope below the normal floats is rounded up, not to nearest: one of 2^-157 would become 0. */
 START_TEST(test_tiny_slope) {
   static _Alignas(64) float lanes[SIMD_LANES * DIM_MAX];
-  static double exact[SIMD_LANES * DIM_MAX];
-  static simd_group group = {.q = lanes, .exact = exact};
+  static float row[SIMD_LANES * DIM_MAX];
+  static simd_group group = {.q = lanes, .row = row};
   const int32_t len = 1;
   const m3idx_batch batch = {.mode = M3IDX_DECODE,
                              .num_requests = 1,
