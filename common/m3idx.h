@@ -137,12 +137,12 @@ typedef struct m3idx_select_args {
   int64_t local_blocks;      /**< ids >= N - local_blocks count as 1e29f, over init */
   int64_t topk;              /**< K: 1..128 */
   m3idx_contract contract;
-  int64_t first_block;       /**< id of column 0: this call sees ids first_block .. first_block + max_block - 1.
-                                  Non-zero needs topk_idx NULL.  With topk_idx, N <= max_block. */
-  int32_t *topk_idx;         /**< out [H][T][K], or NULL; unused slots -1 */
-  int64_t topk_stride_head;  /**< 0 = T * topk_stride_row */
-  int64_t topk_stride_row;   /**< >= K; 0 = K */
-  uint64_t *keys;            /**< out [H][T][K] dense, descending, or NULL; unused slots 0 (S4.4) */
+  int64_t first_block;      /**< id of column 0: this call sees ids first_block .. first_block + max_block - 1.
+                                 Non-zero needs topk_idx NULL.  With topk_idx, N <= max_block. */
+  int32_t *topk_idx;        /**< out [H][T][K], or NULL; unused slots -1 */
+  int64_t topk_stride_head; /**< 0 = T * topk_stride_row */
+  int64_t topk_stride_row;  /**< >= K; 0 = K */
+  uint64_t *keys;           /**< out [H][T][K] dense, descending, or NULL; unused slots 0 (S4.4) */
 } m3idx_select_args;
 
 /** Merge partial selections: the K largest keys over all parts (S4.5).  Parts must hold disjoint ids. */
@@ -151,11 +151,11 @@ typedef struct m3idx_merge_args {
   int64_t num_heads, num_rows;
   int64_t topk; /**< K: 1..128, also the keys a part holds for each row */
   m3idx_contract contract;
-  const uint64_t *keys;     /**< [num_parts][H][T][K], each row in any order, 0 = empty */
-  int64_t keys_stride_part; /**< 0 = H * T * K */
-  int32_t *topk_idx;        /**< out [H][T][K] or NULL */
+  const uint64_t *keys;                      /**< [num_parts][H][T][K], each row in any order, 0 = empty */
+  int64_t keys_stride_part;                  /**< 0 = H * T * K */
+  int32_t *topk_idx;                         /**< out [H][T][K] or NULL */
   int64_t topk_stride_head, topk_stride_row; /**< as in m3idx_select_args */
-  uint64_t *merged_keys;    /**< out [H][T][K] dense, descending, or NULL */
+  uint64_t *merged_keys;                     /**< out [H][T][K] dense, descending, or NULL */
 } m3idx_merge_args;
 
 /** Page-16 sparse table and context lengths (S5); B must be 128. */
@@ -284,8 +284,8 @@ M3IDX_API m3idx_status m3idx_decode_score_split(int64_t reqs, int64_t head_dim, 
 typedef struct m3idx_prefill_score_geometry {
   int64_t block_q, splits;
 } m3idx_prefill_score_geometry;
-M3IDX_API m3idx_status m3idx_prefill_score_policy(int64_t max_query_len, int64_t max_seq_len, int64_t reqs, int64_t heads,
-                                                  int64_t compute_units, m3idx_arch arch,
+M3IDX_API m3idx_status m3idx_prefill_score_policy(int64_t max_query_len, int64_t max_seq_len, int64_t reqs,
+                                                  int64_t heads, int64_t compute_units, m3idx_arch arch,
                                                   m3idx_prefill_score_geometry *out);
 
 /** Library version, "major.minor.patch". */

@@ -16,7 +16,8 @@ const char *m3idx_version(void) {
 const char *m3idx_status_name(m3idx_status status) {
   switch (status) {
 #define M3IDX_STATUS(name, value, sentence) \
-  case M3IDX_##name: return sentence;
+  case M3IDX_##name:                        \
+    return sentence;
 #include "status.def"
 #undef M3IDX_STATUS
   }
@@ -57,8 +58,7 @@ static const struct {
   const char *name;
   m3idx_contract contract;
 } presets[] = {
-#define M3IDX_CONTRACT(name, tie, nan, zero, order) \
-  {name, {M3IDX_##tie, M3IDX_##nan, M3IDX_##zero, M3IDX_##order}},
+#define M3IDX_CONTRACT(name, tie, nan, zero, order) {name, {M3IDX_##tie, M3IDX_##nan, M3IDX_##zero, M3IDX_##order}},
 #include "contract.def"
 #undef M3IDX_CONTRACT
 };

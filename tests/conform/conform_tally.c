@@ -13,7 +13,9 @@ static const char *const op_names[] = {
 #undef M3IDX_OP
 };
 
-static bool has_formats(m3idx_op op) { return op == M3IDX_OP_score || op == M3IDX_OP_topk || op == M3IDX_OP_cache_insert; }
+static bool has_formats(m3idx_op op) {
+  return op == M3IDX_OP_score || op == M3IDX_OP_topk || op == M3IDX_OP_cache_insert;
+}
 
 /* The last row takes all reasons beyond the others. */
 static void add_reason(conform_reason *reasons, const char *text) {

@@ -12,9 +12,7 @@
 
 static const m3idx_arch arches[] = {M3IDX_ARCH_OTHER, M3IDX_GFX942, M3IDX_GFX950};
 
-static int is_pow2(int64_t x) {
-  return x > 0 && (x & (x - 1)) == 0;
-}
+static int is_pow2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 /* ---- the tables ---- */
 
