@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "m3idx.h"
+#include "simd_select.h"
 
 enum { SIMD_LANES = 32, SIMD_TOKENS = 128, SIMD_MAX_DIM = 256, SIMD_DIM_STEP = 32 };
 
@@ -78,6 +79,7 @@ typedef struct simd_isa {
    * double, or NULL. */
   void (*dots)(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
                const double *doubles, double *dot);
+  simd_select_fn *select; /* from an array of scores */
 } simd_isa;
 
 extern const simd_isa simd_scalar;

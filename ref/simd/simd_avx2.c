@@ -195,4 +195,5 @@ const simd_isa simd_avx2 = {
     .peak = peak,
     .pick = pick,
     .dots = dots,
+    .select = simd_select_avx2,
 };

@@ -79,4 +79,5 @@ const simd_isa simd_avx512bf16 = {
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,
     .dots = simd_avx512_dots,
+    .select = simd_select_avx512,
 };

@@ -76,4 +76,5 @@ const simd_isa simd_neon = {
     .peak = peak,
     .pick = pick,
     .dots = dots,
+    .select = simd_select_plain,
 };

@@ -65,4 +65,5 @@ const simd_isa simd_scalar = {
     .peak = peak,
     .pick = pick,
     .dots = dots,
+    .select = simd_select_plain,
 };
