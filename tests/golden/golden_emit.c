@@ -6,8 +6,8 @@
  *     golden BACKEND PATH TENSOR BYTES CASE-LINE \n  and then BYTES bytes, little-endian
  *
  * PATH is how the tensor came to be: staged (score, select, table), fused (topk), merged (keys of three parts, S4.5)
- * or inserted.  Paths that give the same tensor have the same digest.  It needs libc and libm3idx only, so that it
- * runs under an emulator; golden_check judges what it says.
+ * or inserted; inputs are generated.  Paths that give the same tensor have the same digest.  It needs libc and libm3idx
+ * only, so that it runs under an emulator; golden_check judges what it says.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +53,16 @@ static bool emit_run(emission *e, bool staged) {
   for (int i = e->c.op == CASE_SELECT; i < 4; i++)
     good = good && emit(e, path, names[i], case_find(&e->file, names[i]));
   return good;
+}
+
+/* What was generated, so that a wrong input is not taken for a wrong output. */
+static bool emit_inputs(const emission *e) {
+  unsigned long bytes = 0;
+  for (int64_t i = 0; i < e->file.num_tensors; i++) bytes += (unsigned long)e->file.tensors[i].bytes;
+  printf("golden %s generated inputs %lu %s\n", e->backend, bytes, e->line);
+  for (int64_t i = 0; i < e->file.num_tensors; i++)
+    if (case_tensor_le(&e->file.tensors[i], put, NULL)) return false;
+  return true;
 }
 
 /* Keys of the whole, then of three parts merged; `score` is the case's input or the staged run's output. */
@@ -125,7 +135,7 @@ static bool emit_line(m3idx_context *ctx, const char *backend, const char *line)
   }
   case_batch(&e.c, &e.batch);
   const bool attention = e.c.op != CASE_SELECT;
-  bool good = emit_run(&e, true);
+  bool good = emit_inputs(&e) && emit_run(&e, true);
   const case_tensor *score = case_find(&e.file, "score"); /* input or output */
   good = good && score && emit_keys(&e, score->data, &out);
   if (attention) good = good && emit_insert(&e, &out) && emit_run(&e, false);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * golden_oracle TABLE [--freeze]: the goldens by the second witness.  Every tensor of every case line is computed from
- * the line's inputs by the oracle (tests/oracle), never by the library, and its digest compared with the table; the
- * lines must cover every operation, format, contract field and data kind.  --freeze prints the table anew: a manual
- * verb (./dev golden-freeze), because frozen digests move only with a line in CHANGELOG.md.
+ * the line's inputs by the oracle (tests/oracle), never by the library (the inputs by the generator, which is
+ * common/'s), and its digest compared with the table; the lines must cover every operation, format, contract field and
+ * data kind.  --freeze prints the table anew: a manual verb (./dev golden-freeze), because frozen digests move only
+ * with a line in CHANGELOG.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,10 @@
 #include "conform_case.h"
 #include "golden_table.h"
 #include "oracle.h"
+
+enum { TENSORS = 7, INPUTS = 0 };
+static const char *const tensor_names[TENSORS] = {
+    "inputs", "score", "topk_idx", "keys", "sparse_block_table", "sparse_context_lens", "cache"};
 
 typedef struct witness {
   const char *line;
@@ -27,11 +32,8 @@ typedef struct witness {
 /* What the lines of the table have shown, by value. */
 typedef struct coverage {
   int op[3], q[M3IDX_DTYPE_COUNT], k[M3IDX_DTYPE_COUNT], tie[2], nan[4], zero[2], order[2], data[5], block_size[129];
-  int tensors[6];
+  int tensors[TENSORS];
 } coverage;
-
-static const char *const tensor_names[6] = {"score", "topk_idx", "keys", "sparse_block_table", "sparse_context_lens",
-                                            "cache"};
 
 static void *add(witness *w, const char *name, case_dtype dtype, int64_t a, int64_t b, int64_t c) {
   case_tensor *t = case_add_tensor(&w->out, name, dtype, 3, (int64_t[]){a, b, c});
@@ -219,7 +221,7 @@ static void cover(coverage *v, const witness *w) {
   v->nan[c->contract.nan]++;
   v->zero[c->contract.zero]++;
   v->order[c->contract.order]++;
-  for (int i = 0; i < 6; i++) v->tensors[i] += case_find(&w->out, tensor_names[i]) != NULL;
+  for (int i = 0; i < TENSORS; i++) v->tensors[i] += i == INPUTS || case_find(&w->out, tensor_names[i]);
   if (c->op == CASE_SELECT) return;
   v->q[c->q_dtype]++;
   v->k[c->k_dtype]++;
@@ -238,7 +240,7 @@ static int uncovered(const coverage *v) {
   return holes("op", v->op, 3) + holes("queries of format", v->q, M3IDX_DTYPE_COUNT) +
          holes("keys of format", v->k, M3IDX_DTYPE_COUNT) + holes("tie", v->tie, 2) + holes("nan", v->nan, 4) +
          holes("zero", v->zero, 2) + holes("order", v->order, 2) + holes("data kind", v->data, 5) +
-         holes("tensor", v->tensors, 6) + holes("block size", sizes, 4);
+         holes("tensor", v->tensors, TENSORS) + holes("block size", sizes, 4);
 }
 
 /* ---- the table ---- */
@@ -248,13 +250,17 @@ static int update(void *user, const void *bytes, size_t n) {
   return 0;
 }
 
-static void digest(const case_tensor *t, char hex[GOLDEN_HEX + 1]) {
+/* Tensor i of tensor_names; false = the line has none. */
+static bool digest(const witness *w, int i, char hex[GOLDEN_HEX + 1]) {
   struct sha256_ctx sha;
   uint8_t sum[SHA256_DIGEST_SIZE];
+  const case_tensor *t = i == INPUTS ? w->file.tensors : case_find(&w->out, tensor_names[i]);
+  if (!t) return false;
   sha256_init(&sha);
-  case_tensor_le(t, update, &sha);
+  for (int64_t n = i == INPUTS ? w->file.num_tensors : 1; n > 0; n--, t++) case_tensor_le(t, update, &sha);
   sha256_digest(&sha, sizeof sum, sum);
-  for (size_t i = 0; i < sizeof sum; i++) sprintf(hex + 2 * i, "%02x", sum[i]);
+  for (size_t b = 0; b < sizeof sum; b++) sprintf(hex + 2 * b, "%02x", sum[b]);
+  return true;
 }
 
 static int judge_line(golden_table *table, const char *line, bool freeze, coverage *seen) {
@@ -263,15 +269,14 @@ static int judge_line(golden_table *table, const char *line, bool freeze, covera
   int failed = 0;
   compute(&w);
   cover(seen, &w);
-  for (int i = 0; i < 6; i++) {
-    const case_tensor *t = case_find(&w.out, tensor_names[i]);
-    golden_row *row = golden_find(table, line, tensor_names[i]);
-    if (t) digest(t, hex);
-    if (t && freeze) printf("%s\t%s\t%s\n", line, tensor_names[i], hex);
-    if (freeze || (!t && !row)) continue;
-    if (t && row && !strcmp(row->digest, hex)) continue;
+  for (int i = 0; i < TENSORS; i++) {
+    const golden_row *row = golden_find(table, line, tensor_names[i]);
+    const bool has = digest(&w, i, hex);
+    if (has && freeze) printf("%s\t%s\t%s\n", line, tensor_names[i], hex);
+    if (freeze || (!has && !row)) continue;
+    if (has && row && !strcmp(row->digest, hex)) continue;
     failed++;
-    printf("FAIL golden_oracle: %s of %s\n  oracle %s\n  table  %s\n", tensor_names[i], line, t ? hex : "has none",
+    printf("FAIL golden_oracle: %s of %s\n  oracle %s\n  table  %s\n", tensor_names[i], line, has ? hex : "has none",
            row ? row->digest : "has none");
   }
   release(&w);

@@ -2,7 +2,8 @@
  *
  * golden.tsv in memory: case lines, the tensors each gives, and the frozen SHA-256 of each tensor (docs/CASES.md,
  * "Digests").  Tensors of a line: score, topk_idx, sparse_block_table and sparse_context_lens as m3idx run names them,
- * keys (U64 [H][T][K], S4.4) and cache ([P][B][D], S6, of the insertion that conform_insert_make() derives).
+ * keys (U64 [H][T][K], S4.4), cache ([P][B][D], S6, of the insertion that conform_insert_make() derives), and "inputs",
+ * which is all generated tensors one after another in the order of the case.
  */
 #ifndef GOLDEN_TABLE_H
 #define GOLDEN_TABLE_H
