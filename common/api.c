@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The entry points: judge the arguments (check.c), find the backend's slot, call it, keep its sentence.
- * S7.1: nothing is written before the whole call has been judged.  No arithmetic and no fallback.
+ * S7.1, S7.2: nothing is written before the whole call has been judged.  No arithmetic and no fallback.
  */
 #include <stdlib.h>
 

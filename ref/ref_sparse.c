@@ -34,7 +34,7 @@ void ref_sparse_row(const m3idx_batch *batch, const m3idx_sparse_out *out, int64
     write_block(table + full * PAGES_PER_BLOCK, out->block_table[pages_at + self], out->page_stride, head, heads);
   for (int64_t slot = (full + tail) * PAGES_PER_BLOCK; slot < topk * PAGES_PER_BLOCK; slot++) table[slot] = 0;
 
-  int64_t context = BLOCK_TOKENS * full;
+  int64_t context = BLOCK_TOKENS * full; /* S5.3 */
   if (tail)
     context += causal - BLOCK_TOKENS * self;
   else if (context > causal)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queries and keys straight to selected blocks (S3, S4, S5).  A row keeps K keys and no scores.
+ * Queries and keys straight to selected blocks (S1.1: S3, S4 and S5 fused).  A row keeps K keys and no scores.
  */
 #include "ref_key.h"
 #include "ref_ops.h"

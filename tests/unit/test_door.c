@@ -49,6 +49,7 @@ static const row batch_rows[] = {
     {"decode-prefix", DECODE_SCORE, {{INTO, AT(d.prefix_lens), AT(p_prefix_lens)}}, "prefix_lens = "},
     {"seq-negative", DECODE_SCORE, {{I32, AT(d_seq_lens[1]), -1}}, "seq_lens[1] = -1 is below 0"},
     {"seq-min", PREFILL_SCORE, {{I32, AT(p_seq_lens[0]), INT32_MIN}}, "seq_lens[0] = -2147483648 is below 0"},
+    /* S4.7 */
     {"over-capacity",
      DECODE_SCORE,
      {{I32, AT(d_seq_lens[1]), 385}},

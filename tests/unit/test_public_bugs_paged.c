@@ -88,7 +88,7 @@ START_TEST(left_pad) {
 }
 END_TEST
 
-/* Pages 1993 and 1994 begin past 2^31 bytes.  Only touched pages of the mapping take memory. */
+/* S2.1: pages 1993 and 1994 begin past 2^31 bytes.  Only touched pages of the mapping take memory. */
 START_TEST(page_far) {
   enum { B = 128, DIM = 128, P = 1995, M = 2 };
   const int64_t stride = 1077120 / 2; /* bf16 */

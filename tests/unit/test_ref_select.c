@@ -19,7 +19,7 @@ static m3idx_contract contract_named(const char *name) {
   return contract;
 }
 
-/* One row, one head: ids of the K best of `blocks` scores. */
+/* S4.1.  One row, one head: ids of the K best of `blocks` scores. */
 static void select_ids(const float *score, int32_t blocks, m3idx_contract contract, int64_t init, int64_t local,
                        int64_t topk, int32_t *ids) {
   m3idx_select_args args = {.num_blocks = &blocks,
