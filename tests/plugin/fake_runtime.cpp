@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <initializer_list>
-
 #include "hip_device.h"
 
 namespace {
@@ -151,7 +149,8 @@ constexpr size_t SCRATCH_BYTES = 4096;
 
 /* Pointers that a launch follows are device memory; NULL where nothing is wanted. */
 template <class... Pointers> void want_device(const Pointers *...pointers) {
-  for (const void *p : {static_cast<const void *>(pointers)...}) misused |= p != nullptr && !fake_is_device(p, 0);
+  const void *const all[] = {pointers...};
+  for (const void *p : all) misused |= p != nullptr && !fake_is_device(p, 0);
 }
 void want_batch(const m3idx_batch *batch) {
   if (batch == nullptr) return;
