@@ -89,6 +89,10 @@ void m3idx_plugin_unload(m3idx_context *ctx);
 extern const m3idx_backend m3idx_backend_ref;
 extern const m3idx_backend m3idx_backend_cpu;
 
+/* ref/simd/simd_probe.c, built into the benchmark alone: what the cpu backend's filter finds, without the exact stage.
+ * ctx is of that backend, args are resolved (check.h); the scores are approximate. */
+m3idx_status m3idx_probe_filter(m3idx_context *ctx, const m3idx_score_args *args);
+
 /* The one symbol a plugin exports. */
 #define M3IDX_PLUGIN_SYMBOL "m3idx_plugin_backend"
 typedef const m3idx_backend *(*m3idx_plugin_fn)(void);

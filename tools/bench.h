@@ -12,12 +12,13 @@
 
 #include "m3idx.h"
 
-enum { BENCH_ENTRIES = 16, BENCH_REPEATS = 99, BENCH_REASON_BYTES = 256, BENCH_PAGE = 128, BENCH_TOPK = 16 };
+enum { BENCH_ENTRIES = 20, BENCH_REPEATS = 99, BENCH_REASON_BYTES = 256, BENCH_PAGE = 128, BENCH_TOPK = 16 };
 
 typedef enum bench_kind {
   BENCH_SCORE,
   BENCH_SELECTED, /* queries and keys straight to selected blocks */
   BENCH_SELECT,
+  BENCH_FILTER,   /* scores without the exact stage */
   BENCH_OURS_END, /* those before are ours, those after are peers */
   BENCH_SGEMM,
   BENCH_SGEMM_MAX,

@@ -7,11 +7,20 @@
 #include <string.h>
 
 #include "bench.h"
+#include "check.h"
 
 static int run_score(bench_contender *c, bench_world *w) {
   return (int)m3idx_score(
       c->ctx, &(m3idx_score_args){
                   .batch = &w->batch, .q = w->q, .index_k = w->index_k, .block_table = w->table, .score = w->score});
+}
+
+static int run_filter(bench_contender *c, bench_world *w) {
+  m3idx_resolved resolved;
+  const m3idx_score_args args = {
+      .batch = &w->batch, .q = w->q, .index_k = w->index_k, .block_table = w->table, .score = w->score};
+  const m3idx_status status = m3idx_check_score(c->ctx, &args, &resolved);
+  return (int)(status ? status : m3idx_probe_filter(c->ctx, &resolved.args.score));
 }
 
 static int run_selected(bench_contender *c, bench_world *w) {
@@ -54,7 +63,12 @@ void bench_ours_begin(bench_contender *c, bench_world *w) {
   if (!c->ctx) return;
   const char *details = m3idx_backend_details(c->ctx);
   snprintf(c->detail, sizeof c->detail, "%.*s", (int)strcspn(details, "("), details);
-  c->run = c->entry->kind == BENCH_SCORE ? run_score : c->entry->kind == BENCH_SELECTED ? run_selected : run_select;
+  switch (c->entry->kind) {
+  case BENCH_SCORE: c->run = run_score; break;
+  case BENCH_SELECTED: c->run = run_selected; break;
+  case BENCH_FILTER: c->run = run_filter; break;
+  default: c->run = run_select;
+  }
 }
 
 void bench_ours_finish(bench_contender *c) { m3idx_close(c->ctx); }

@@ -39,7 +39,8 @@ static void begin(bench_contender *c, bench_world *w) {
   switch (c->entry->kind) {
   case BENCH_SCORE:
   case BENCH_SELECTED:
-  case BENCH_SELECT: bench_ours_begin(c, w); return;
+  case BENCH_SELECT:
+  case BENCH_FILTER: bench_ours_begin(c, w); return;
   case BENCH_SGEMM:
   case BENCH_SGEMM_MAX: bench_blas_begin(c, w); return;
   case BENCH_ONEDNN_MAX: bench_onednn_begin(c, w); return;
@@ -75,7 +76,7 @@ static int measure(bench_contender *all, int count, bench_world *w, int repeats)
   char reason[BENCH_REASON_BYTES] = "";
   for (int i = 0; i < count; i++) {
     begin(&all[i], w);
-    if (*all[i].absent || all[i].entry->kind > BENCH_OURS_END || !bench_check(&all[i], w, reason)) continue;
+    if (*all[i].absent || all[i].entry->kind >= BENCH_FILTER || !bench_check(&all[i], w, reason)) continue;
     fprintf(stderr, "bench: %s\n", reason);
     return 1;
   }

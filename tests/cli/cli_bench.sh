@@ -16,7 +16,7 @@ bad = [f"no results for {s}" for s in shapes if not any(r["shape"] == s for r in
 for row in run["results"]:
     name = f"{row['shape']}: {row['contender']}"
     if "absent" in row:
-        ours = row["contender"].split()[0] in ("score", "selected", "select")
+        ours = row["contender"].split()[0] in ("score", "selected", "select", "filter")
         words = ("lacks", "the machine has") if ours else ("",)
         if not row["absent"] or not any(w in row["absent"] for w in words):
             bad.append(f"{name}: absent without a reason: '{row['absent']}'")
