@@ -83,7 +83,8 @@ HIPK_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
 HIPK_DEVICE int group_index() { return static_cast<int>(blockIdx.x); }
 HIPK_DEVICE int group_count() { return static_cast<int>(gridDim.x); }
 HIPK_DEVICE int lane_index() { return static_cast<int>(threadIdx.x & (WAVE - 1)); }
-HIPK_DEVICE int wave_index() { return __shfl_sync(ALL_LANES, static_cast<int>(threadIdx.x / WAVE), 0); }
+/* No shuffle: kernels ask where lanes have parted, and there a wave-wide shuffle never returns. */
+HIPK_DEVICE int wave_index() { return static_cast<int>(threadIdx.x / WAVE); }
 
 HIPK_DEVICE void barrier() { __syncthreads(); }
 HIPK_DEVICE void wave_sync() { __syncwarp(); }
