@@ -64,7 +64,7 @@ if step build 240 bash -c "$make"; then
   if wanted conform; then step conform 220 "$self" --each-op "${conform[@]}" --level full; fi
   if wanted replay; then OMP_NUM_THREADS=$(nproc) step replay 120 "$build/tests/silicon/silicon_replay" 1000; fi
   for tool in memcheck racecheck; do
-    checked=("${sanitizer[@]}" --tool $tool "${conform[@]}" --level smoke)
+    checked=("${sanitizer[@]}" --tool "$tool" "${conform[@]}" --level smoke)
     if wanted $tool; then step $tool 120 "$self" --each-op "${checked[@]}"; fi
   done
   if wanted bench; then

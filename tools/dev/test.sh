@@ -18,4 +18,5 @@ if ! $python -c 'import numpy, safetensors' 2>/dev/null; then
 fi
 [[ -x $python ]] || python=$(command -v python3)
 build gcc -DPython3_EXECUTABLE="$(realpath -s "$python")"
+say "$(sed -n 's/^-- \(HIP plugin: .*\)/\1/p' build/gcc/configure.log)"
 exec ctest --test-dir build/gcc --output-on-failure --no-tests=error -j "$JOBS" "${level[@]}" "$@" </dev/null
