@@ -76,8 +76,8 @@ template <m3idx_dtype T> struct chunk_filter {
     }
   }
 
-  /* Rows row..row+Rows-1 of q; returns this lane's part of M. */
-  template <int Rows> HIPK_DEVICE float dots(lds<float> q, lds<float> out, int row) const {
+  /* Rows row..row+Rows-1 of q.  With Measure it returns this lane's part of M, else 0. */
+  template <int Rows, bool Measure> HIPK_DEVICE float dots(lds<float> q, lds<float> out, int row) const {
     float query[Rows][CHUNK], sum[Rows][LOADS], largest = 0;
     HIPK_UNROLL
     for (int r = 0; r < Rows; r++) {
@@ -94,7 +94,7 @@ template <m3idx_dtype T> struct chunk_filter {
       for (int r = 0; r < Rows; r++) sum[r][j] = 0;
       HIPK_UNROLL
       for (int e = 0; e < CHUNK; e++) {
-        largest = larger(largest, magnitude(key[e]));
+        if (Measure) largest = larger(largest, magnitude(key[e]));
         HIPK_UNROLL
         for (int r = 0; r < Rows; r++) sum[r][j] = fused(query[r][e], key[e], sum[r][j]);
       }
@@ -108,12 +108,13 @@ template <m3idx_dtype T> struct chunk_filter {
     return largest;
   }
 
+  /* Two rows at a time: of more, the sums and queries of one pass would take the registers of another group. */
   HIPK_DEVICE float run(const score_view &, lds<float> q, lds<float> out, int rows, gptr<const unsigned char>,
                         int) const {
-    float largest = 0;
-    int row = 0;
-    for (; row + 1 < rows; row += 4) largest = dots<4>(q, out, row);
-    if (row < rows) largest = dots<1>(q, out, row);
+    if (rows == 1) return dots<1, true>(q, out, 0);
+    const float largest = dots<2, true>(q, out, 0);
+    HIPK_ROLLED
+    for (int row = 2; row < rows; row += 2) dots<2, false>(q, out, row);
     return largest;
   }
 

@@ -47,6 +47,7 @@ HIPK_DEVICE uint64_t block_key(uint32_t bits, int32_t id, m3idx_contract contrac
   return static_cast<uint64_t>(ordered_bits(bits, contract)) << 32 | tie;
 }
 
+/* The id of a key; -1 of an empty slot under either tie rule. */
 HIPK_DEVICE int32_t key_block(uint64_t key, m3idx_tie tie) {
   const uint32_t half = static_cast<uint32_t>(key);
   return static_cast<int32_t>(tie == M3IDX_TIE_LOWER_ID ? 0xffffffffu - half : half - 1);

@@ -47,8 +47,7 @@ HIPK_DEVICE void write_pick(const pick_view &v, lds<uint64_t> list, lds<int32_t>
   }
   const gptr<int32_t> out = global(v.topk_idx) + (head * v.topk_stride_head + row * v.topk_stride_row);
   for (int k = lane_index(); k < v.topk; k += WAVE) {
-    const uint64_t key = list[k];
-    const int32_t id = key ? key_block(key, tie) : -1;
+    const int32_t id = key_block(list[k], tie);
     out[k] = id;
     ids[k] = id;
   }
