@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "casedata.h"
 #include "geometry.h"
 
 typedef struct maker {
@@ -253,15 +254,16 @@ static int selections(const maker *m, unsigned ops) {
 
 /* ---- fused, table, insertion ---- */
 
-static void sparse_out(conform_call *call, m3idx_sparse_out *s) {
+static void sparse_out(conform_call *call, m3idx_sparse_out *s, const int32_t *want_table,
+                       const int32_t *want_context) {
   const conform_case *k = call->on;
   const int64_t lines = k->c.T * k->c.H;
   case_sparse_out(&k->c, s);
   take(call, k->c.attention_block_table ? &k->attention_block_table : &k->block_table, &s->block_table);
   const conform_output *table = give(call, "sparse_table", CONFORM_TABLE, (int64_t[]){1, lines, 8 * k->c.K}, false,
-                                     sizeof(int32_t), k->want_table, &s->table);
+                                     sizeof(int32_t), want_table, &s->table);
   s->table_stride = table->stride[1];
-  densify(give(call, "context_lens", CONFORM_CONTEXT, (int64_t[]){1, 1, lines}, false, sizeof(int32_t), k->want_context,
+  densify(give(call, "context_lens", CONFORM_CONTEXT, (int64_t[]){1, 1, lines}, false, sizeof(int32_t), want_context,
                &s->context_lens));
 }
 
@@ -284,7 +286,7 @@ static int fused(const maker *m) {
   give_ids(&call, false, &a->topk_idx, &a->topk_stride_head, &a->topk_stride_row);
   if (k->c.sparse_table) {
     a->sparse = &call.sparse;
-    sparse_out(&call, &call.sparse);
+    sparse_out(&call, &call.sparse, k->want_table, k->want_context);
   }
   call.weak = weak_choice(k);
   call.score = k->want_score;
@@ -294,22 +296,56 @@ static int fused(const maker *m) {
   return stop;
 }
 
-static int table(const maker *m) {
+/* Ids that no selection gives: out of range on both sides, past the row, repeated (S5.2, S5.3). */
+static void scramble(const conform_case *k, int32_t *ids) {
+  static const int32_t odd[] = {-1, INT32_MIN, INT32_MAX};
+  enum { STREAM = 101 };
+  const uint64_t key = case_word(k->spec.seed, STREAM);
+  for (int64_t i = 0; i < k->c.H * k->c.T * k->c.K; i++) {
+    const uint64_t word = case_word(key, (uint64_t)i), blocks = (uint64_t)k->rows[i / k->c.K % k->c.T].blocks;
+    ids[i] = word % 9 < 3 ? odd[word % 9] : (int32_t)((word >> 8) % (blocks + 2));
+  }
+}
+
+static int judge_table(const maker *m, const char *variant, const int32_t *ids_dense, const int32_t *want_table,
+                       const int32_t *want_context) {
   const conform_case *k = m->k;
-  conform_call call = begin(m, "sparse_table", M3IDX_OP_sparse_table);
+  conform_call call = begin(m, variant, M3IDX_OP_sparse_table);
   m3idx_sparse_table_args *a = &call.args.sparse_table;
   conform_input ids = {0};
   *a = (m3idx_sparse_table_args){.batch = &call.batch, .num_heads = k->c.H, .topk = k->c.K};
   a->topk_stride_row = k->c.K + 1;
   a->topk_stride_head = k->c.T * a->topk_stride_row;
-  lay_out(&ids, "topk_idx", k->want_ids, sizeof(int32_t), (int64_t[]){k->c.H, k->c.T, k->c.K},
+  lay_out(&ids, "topk_idx", ids_dense, sizeof(int32_t), (int64_t[]){k->c.H, k->c.T, k->c.K},
           (int64_t[]){a->topk_stride_head, a->topk_stride_row, 1});
   take_batch(&call);
   take(&call, &ids, &a->topk_idx);
-  sparse_out(&call, &a->sparse);
+  sparse_out(&call, &a->sparse, want_table, want_context);
   call.weak = k->most_blocks ? NULL : "no row sees a block";
   const int stop = m->judge(&call, m->user);
   conform_input_free(&ids);
+  return stop;
+}
+
+static int table(const maker *m) {
+  const conform_case *k = m->k;
+  const int64_t lines = k->c.T * k->c.H;
+  int stop = judge_table(m, "sparse_table", k->want_ids, k->want_table, k->want_context);
+  if (stop) return stop;
+  int32_t *ids = conform_alloc((size_t)(lines * k->c.K) * sizeof *ids);
+  int32_t *want_table = conform_alloc((size_t)(lines * 8 * k->c.K) * sizeof *want_table);
+  int32_t *want_context = conform_alloc((size_t)lines * sizeof *want_context);
+  m3idx_sparse_table_args a = {.batch = &k->batch, .num_heads = k->c.H, .topk = k->c.K, .topk_idx = ids};
+  scramble(k, ids);
+  case_sparse_out(&k->c, &a.sparse);
+  a.sparse.table = want_table;
+  a.sparse.context_lens = want_context;
+  stop = m3idx_sparse_table(m->ref, &a) == M3IDX_OK ? 0 : -1;
+  if (stop) snprintf(m->why, CASE_MESSAGE_BYTES, "ref: sparse_table: %.400s", m3idx_message(m->ref));
+  if (!stop) stop = judge_table(m, "sparse_table, odd ids", ids, want_table, want_context);
+  free(ids);
+  free(want_table);
+  free(want_context);
   return stop;
 }
 

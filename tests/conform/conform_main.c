@@ -88,14 +88,16 @@ static unsigned ops_by_name(const char *name) {
 }
 
 static int lines_of(const options *o, conform_lines *lines) {
-  static const char smoke[] = CONFORM_LISTS "/smoke.list", regression[] = CONFORM_LISTS "/regression.list";
+  static const char smoke[] = CONFORM_LISTS "/smoke.list", regression[] = CONFORM_LISTS "/regression.list",
+                    policies[] = CONFORM_LISTS "/policies.list";
   const bool full = !strcmp(o->level, "full"), only_regression = !strcmp(o->level, "regression");
   if (o->one_case) {
     conform_lines_add(lines, o->one_case);
     return 0;
   }
   if (!full && !only_regression && strcmp(o->level, "smoke") != 0) return usage("no such level");
-  if ((!only_regression && conform_lines_read(lines, smoke)) || conform_lines_read(lines, regression)) {
+  if ((!only_regression && conform_lines_read(lines, smoke)) || conform_lines_read(lines, regression) ||
+      (full && conform_lines_read(lines, policies))) {
     fprintf(stderr, "conform: cannot read the lists in %s\n", CONFORM_LISTS);
     return 2;
   }
