@@ -8,7 +8,7 @@ build coverage
 find build/coverage -name '*.gcda' -delete
 ctest --test-dir build/coverage --output-on-failure --no-tests=error -j "$JOBS" -LE 'package|simt|hip|selftest' </dev/null
 
-report() { gcovr --root . --object-directory build/coverage --exclude-throw-branches build/coverage "$@"; }
+report() { gcovr --root . --object-directory build/coverage build/coverage/{common,ref,tests} "$@"; }
 say "ref/simd: what this machine's instruction sets reach (no threshold)"
 report --filter 'ref/simd/'
 say "common and ref: lines that no test executes are listed, and must be at most 2 %"
