@@ -116,7 +116,8 @@ E
 fetch_packages() { # WORK SUITE: download the packages and print the LLVM version
   local work=$1 suite=$2 version
   export APT_CONFIG=$work/apt.conf
-  apt-get update -qq >"$work/log" 2>&1 || { tail -3 "$work/log" >&2; return 1; }
+  # Without the mode a mirror that does not answer is a mere warning.
+  apt-get update -qq -o APT::Update::Error-Mode=any >"$work/log" 2>&1 || { tail -3 "$work/log" >&2; return 1; }
   # Device libraries are bitcode of one LLVM: the compiler must be that one.  gfx950 needs LLVM 20 or newer.
   version=$(apt-cache pkgnames rocm-device-libs- | sed -n 's/^rocm-device-libs-\([0-9]\{1,\}\)$/\1/p' |
     sort -n | tail -1)
@@ -230,6 +231,7 @@ lay() { # PREFIX
       say "fetching from $(mirror) $suite"
       if version=$(fetch_packages "$work" "$suite"); then break; fi
     done
+    [ -n "$version" ] || rm -rf "$work"
     [ -n "$version" ] || die "none of the suites ${M3IDX_HIP_SUITES:-forky sid} served the toolchain"
     unset APT_CONFIG
     unpack_packages "$work"
