@@ -66,7 +66,7 @@ void conform_tally_print(const conform_tally *tally, const char *backend) {
     if (!all) continue;
     printf("%-16s %-13s %7" PRId64 " %5" PRId64 " %7" PRId64 " %6" PRId64 " %5" PRId64 " ", backend, op_names[op],
            n[CONFORM_PASS], n[CONFORM_FAIL], n[CONFORM_UNSUPPORTED], n[CONFORM_SKIP], n[CONFORM_WEAK]);
-    if (has_formats(op)) print_formats(tally, op);
+    if (has_formats((m3idx_op)op)) print_formats(tally, op);
     printf("\n");
   }
 }
