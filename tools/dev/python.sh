@@ -17,7 +17,7 @@ mkdir -p $dir
 
 # environment NAME REQUIREMENT...: an environment with these and the wheel, made anew when the requirements change.
 environment() {
-  local env=$dir/$1 wanted
+  local env=$dir/env-$1 wanted
   shift
   wanted=$(printf '%s\n' "$@" && cat python/tests/requirements*.txt)
   if [[ ! -x $env/bin/python3 || $(cat "$env/wanted" 2>/dev/null) != "$wanted" ]]; then
@@ -32,15 +32,15 @@ environment() {
 
 say "building the wheel"
 rm -f $dir/*.whl
-[[ -x $dir/build/bin/python3 ]] || quietly $dir/build.log python3 -m venv $dir/build
-quietly $dir/wheel.log $dir/build/bin/python3 -m pip wheel --disable-pip-version-check --no-deps -w $dir ./python
+[[ -x $dir/env-build/bin/python3 ]] || quietly $dir/build.log python3 -m venv $dir/env-build
+quietly $dir/wheel.log $dir/env-build/bin/python3 -m pip wheel --disable-pip-version-check --no-deps -w $dir ./python
 ls $dir/*.whl
 
 requirements=python/tests/requirements.txt
 run() {
-  local env=$dir/$1
+  local env=$dir/env-$1
   shift
-  # From another directory, so that what is imported is the wheel and not the tree.
+  # From another directory, so that what is imported is the wheel and not the tree; python -m finds modules there too.
   (cd $dir && M3IDX_TOOL=$PWD/../release/tools/m3idx "$OLDPWD/$env/bin/python3" -m pytest -q -p no:cacheprovider \
     -c "$OLDPWD/python/pyproject.toml" --rootdir "$OLDPWD/python" "$OLDPWD/python/tests" "$@" </dev/null)
 }
