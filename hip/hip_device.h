@@ -10,10 +10,8 @@
 /* NULL, or the sentence why this process has no runtime to call. */
 const char *hipk_runtime_fault();
 
-/* The targets that the build gave code objects to, as a sentence has them. */
-#ifndef HIPK_TARGETS
+/* The targets that hip/CMakeLists.txt gives code objects to, as a sentence has them. */
 #define HIPK_TARGETS "gfx942 and gfx950"
-#endif
 
 /* Fill *device, and text with name, architecture, compute units and runtime version, for a person. */
 hipError_t hipk_device_query(int ordinal, hipk_device *device, char *text, size_t text_bytes);
