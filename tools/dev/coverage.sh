@@ -12,4 +12,5 @@ report() { gcovr --root . --object-directory build/coverage build/coverage/{comm
 say "ref/simd: what this machine's instruction sets reach (no threshold)"
 report --filter 'ref/simd/'
 say "common and ref: lines that no test executes are listed, and must be at most 2 %"
-report --filter 'common/' --filter 'ref/[^/]*$' --fail-under-line 98
+# The lists in *.def are data; which of their rows counts as executed depends on who includes them last.
+report --filter 'common/' --filter 'ref/[^/]*$' --exclude '.*\.def' --fail-under-line 98
