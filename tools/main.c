@@ -11,6 +11,7 @@ static const tool_verb verbs[] = {
     {"gen", "make a case from a case line", verb_gen},
     {"run", "add a case's outputs: make its golden", verb_run},
     {"verify", "compare outputs with a golden, and explain", verb_verify},
+    {"judge", "judge outputs that are not exact, without a tolerance", verb_judge},
     {"digest", "print a SHA-256 for each output", verb_digest},
     {"policy", "print a launch policy", verb_policy},
     {"bench", "measure the library, and peers beside it", verb_bench},
@@ -21,7 +22,8 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 static void usage(FILE *out) {
   fputs("Usage: m3idx VERB [OPTION...]   (m3idx VERB --help says more)\n\n", out);
   for (int i = 0; i < VERBS; i++) fprintf(out, "  %-8s%s\n", verbs[i].name, verbs[i].summary);
-  fputs("\nExit status: 0 done, or the same; 1 different; 2 bad usage or input; 3 the backend cannot.\n", out);
+  fputs("\nExit status: 0 done, or the same; 1 different, or wrong; 2 bad usage or input; 3 the backend cannot.\n",
+        out);
 }
 
 /* Output that could not be written is a failure, whatever the verb thinks. */

@@ -23,6 +23,7 @@ typedef struct tool_verb {
 int verb_gen(int argc, const char **argv);
 int verb_run(int argc, const char **argv);
 int verb_verify(int argc, const char **argv);
+int verb_judge(int argc, const char **argv);
 int verb_digest(int argc, const char **argv);
 int verb_bench(int argc, const char **argv);
 int verb_policy(int argc, const char **argv);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "casefail.h"
+#include "rows.h"
 #include "verify.h"
 
 enum { MAX_K = 128 };
@@ -37,28 +38,6 @@ static int64_t standing(const m3idx_contract *contract, float score) {
     }
   }
   return 2 * in_order(bits) - (contract->zero == M3IDX_ZERO_SIGNED && bits == 0x80000000);
-}
-
-/* N of row t (S2.3), at most M so that no file can point past the scores. */
-static int64_t blocks_seen(const m3idx_case *c, int64_t t) {
-  int64_t n, r = 0;
-  if (c->op == CASE_SELECT) {
-    n = c->num_blocks[t];
-    return n < 0 ? 0 : n > c->M ? c->M : n;
-  }
-  int64_t position;
-  if (c->R == 0) return 0; /* rows of no request: nothing judged the contents of a file */
-  if (c->op == CASE_DECODE) {
-    r = t / c->decode_query_len;
-    position = c->seq_lens[r] - c->decode_query_len + t % c->decode_query_len;
-  } else {
-    while (r + 1 < c->R && c->cu_seqlens[r + 1] <= t) r++;
-    position = (int64_t)c->prefix_lens[r] + t - c->cu_seqlens[r];
-  }
-  n = position + 1;
-  if (n > c->seq_lens[r]) n = c->seq_lens[r];
-  n = n < 0 ? 0 : n / c->B + (n % c->B != 0);
-  return n > c->M ? c->M : n;
 }
 
 /* The score that block `id` is selected by: decode scores hold forced values already (S3.7). */
@@ -108,7 +87,7 @@ static bool same_set(int64_t n, const int32_t *a, const int32_t *b) {
 row_class verify_row(const m3idx_case *c, const float *score, int64_t h, int64_t t, const int32_t *want,
                      const int32_t *got, char *why) {
   char golden_why[CASE_MESSAGE_BYTES];
-  int64_t N = blocks_seen(c, t), n = c->K < N ? c->K : N, a[MAX_K], b[MAX_K], most = 0;
+  int64_t N = tool_row_of(c, t).blocks, n = c->K < N ? c->K : N, a[MAX_K], b[MAX_K], most = 0;
   if (memcmp(want, got, (size_t)c->K * sizeof *want) == 0) return ROW_SAME;
   if (check_ids(c, N, got, why)) return ROW_WRONG;
   if (check_ids(c, N, want, golden_why)) {
