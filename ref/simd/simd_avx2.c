@@ -17,11 +17,11 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
                                                                 int dim, float *score, const int keys) {
   const char *third = key + 3 * stride;
   __m256 sum[KEYS][VECTORS];
-#pragma GCC unroll 8
+  SIMD_UNROLL
   for (int t = 0; t < keys; t++) sum[t][0] = sum[t][1] = _mm256_setzero_ps();
   for (int d = 0; d < dim; d++, q += SIMD_LANES, key += 4, third += 4) {
     const __m256 q0 = _mm256_load_ps(q), q1 = _mm256_load_ps(q + 8);
-#pragma GCC unroll 8
+    SIMD_UNROLL
     for (int t = 0; t < keys; t++) {
       const char *at = t < 3 ? key + t * stride : third + (t - 3) * stride;
       const __m256 k = _mm256_broadcast_ss((const float *)(const void *)at);
@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
       sum[t][1] = _mm256_fmadd_ps(k, q1, sum[t][1]);
     }
   }
-#pragma GCC unroll 8
+  SIMD_UNROLL
   for (int t = 0; t < keys; t++) {
     _mm256_store_ps(score + t * SIMD_LANES, sum[t][0]);
     _mm256_store_ps(score + t * SIMD_LANES + 8, sum[t][1]);
@@ -84,15 +84,16 @@ static void peak(float *score, int tokens, const int32_t *visible, float *most) 
     return;
   }
   __m256 m[2][4]; /* one chain of maxima would wait for itself */
-#pragma GCC unroll 4
+  SIMD_UNROLL
   for (int v = 0; v < 4; v++) m[0][v] = m[1][v] = _mm256_set1_ps(-INFINITY);
-  for (int t = 0; t < tokens; t += 2, score += 2 * SIMD_LANES)
-#pragma GCC unroll 4
+  for (int t = 0; t < tokens; t += 2, score += 2 * SIMD_LANES) {
+    SIMD_UNROLL
     for (int v = 0; v < 4; v++) {
       m[0][v] = _mm256_max_ps(_mm256_load_ps(score + 8 * v), m[0][v]);
       m[1][v] = _mm256_max_ps(_mm256_load_ps(score + SIMD_LANES + 8 * v), m[1][v]);
     }
-#pragma GCC unroll 4
+  }
+  SIMD_UNROLL
   for (int v = 0; v < 4; v++) _mm256_storeu_ps(most + 8 * v, _mm256_max_ps(m[0][v], m[1][v]));
 }
 
@@ -133,8 +134,8 @@ static inline __m256d high(__m256 x) { return _mm256_cvtps_pd(_mm256_extractf128
 
 static inline __attribute__((always_inline)) double dot_of(const float *q, const void *key, const int narrow, int dim) {
   __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
-  for (int d = 0; d < dim; d += 16)
-#pragma GCC unroll 2
+  for (int d = 0; d < dim; d += 16) {
+    SIMD_UNROLL
     for (int i = 0; i < 4; i += 2) {
       const __m256 k = eight(key, d + 4 * i), lane = _mm256_loadu_ps(q + d + 4 * i);
       if (narrow) {
@@ -146,6 +147,7 @@ static inline __attribute__((always_inline)) double dot_of(const float *q, const
         sum[i + 1] = _mm256_fmadd_pd(high(k), high(lane), sum[i + 1]);
       }
     }
+  }
   const __m256d all = _mm256_add_pd(_mm256_add_pd(sum[0], sum[1]), _mm256_add_pd(sum[2], sum[3]));
   const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(all), _mm256_extractf128_pd(all, 1));
   return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
@@ -157,7 +159,7 @@ static void four_dots(const double *q[4], const void *key, int dim, double *dot)
   for (int d = 0; d < dim; d += 8) {
     const __m256 k = eight(key, d);
     const __m256d k0 = low(k), k1 = high(k);
-#pragma GCC unroll 4
+    SIMD_UNROLL
     for (int i = 0; i < 4; i++) {
       sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q[i] + d), k0, sum[i]);
       sum[i] = _mm256_fmadd_pd(_mm256_loadu_pd(q[i] + d + 4), k1, sum[i]);

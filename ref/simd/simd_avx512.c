@@ -22,27 +22,29 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
                                                                 const int vectors) {
   const char *base[3] = {key, key + 4 * stride, key + 8 * stride};
   __m512 sum[KEYS][MAX_VECTORS];
-#pragma GCC unroll 16
-  for (int t = 0; t < keys; t++)
-#pragma GCC unroll 2
+  SIMD_UNROLL
+  for (int t = 0; t < keys; t++) {
+    SIMD_UNROLL
     for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_setzero_ps();
+  }
   for (int d = 0; d < dim; d++, q += SIMD_LANES) {
     __m512 lane[MAX_VECTORS];
-#pragma GCC unroll 2
+    SIMD_UNROLL
     for (int v = 0; v < vectors; v++) lane[v] = _mm512_load_ps(q + 16 * v);
-#pragma GCC unroll 16
+    SIMD_UNROLL
     for (int t = 0; t < keys; t++) {
       const __m512 k = _mm512_set1_ps(*(const float *)(const void *)(base[t / 4] + (t % 4) * stride));
-#pragma GCC unroll 2
+      SIMD_UNROLL
       for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_fmadd_ps(k, lane[v], sum[t][v]);
     }
-#pragma GCC unroll 3
+    SIMD_UNROLL
     for (int i = 0; i < keys / 4; i++) base[i] += 4;
   }
-#pragma GCC unroll 16
-  for (int t = 0; t < keys; t++)
-#pragma GCC unroll 2
+  SIMD_UNROLL
+  for (int t = 0; t < keys; t++) {
+    SIMD_UNROLL
     for (int v = 0; v < vectors; v++) _mm512_store_ps(score + t * SIMD_LANES + 16 * v, sum[t][v]);
+  }
 }
 
 static inline __attribute__((always_inline)) void filter(const float *q, const char *key, int64_t stride, int tokens,
@@ -109,12 +111,13 @@ void simd_avx512_peak(float *score, int tokens, const int32_t *visible, float *m
   if (!visible) {
     __m512 m[4][2] = {{a, a}, {a, a}, {a, a}, {a, a}}; /* one chain of maxima would wait for itself */
     int t = 0;
-    for (; t + 4 <= tokens; t += 4, score += 4 * SIMD_LANES)
-#pragma GCC unroll 4
+    for (; t + 4 <= tokens; t += 4, score += 4 * SIMD_LANES) {
+      SIMD_UNROLL
       for (int i = 0; i < 4; i++) {
         m[i][0] = _mm512_max_ps(_mm512_load_ps(score + i * SIMD_LANES), m[i][0]);
         m[i][1] = _mm512_max_ps(_mm512_load_ps(score + i * SIMD_LANES + 16), m[i][1]);
       }
+    }
     a = _mm512_max_ps(_mm512_max_ps(m[0][0], m[1][0]), _mm512_max_ps(m[2][0], m[3][0]));
     b = _mm512_max_ps(_mm512_max_ps(m[0][1], m[1][1]), _mm512_max_ps(m[2][1], m[3][1]));
     for (; t < tokens; t++, score += SIMD_LANES) {
@@ -187,20 +190,20 @@ static inline __attribute__((always_inline)) double dot_of(const float *q, const
 static inline __attribute__((always_inline)) void four_dots(const double *q[4], const void *key, const simd_form form,
                                                             int dim, double *dot) {
   __m512d a[4], b[4];
-#pragma GCC unroll 4
+  SIMD_UNROLL
   for (int i = 0; i < 4; i++) a[i] = b[i] = _mm512_setzero_pd();
   for (int d = 0; d < dim; d += 16) {
     const __m512 k = sixteen(key, form, d);
     const __m512d k0 = low(k), k1 = high(k);
-#pragma GCC unroll 4
+    SIMD_UNROLL
     for (int i = 0; i < 4; i++) {
       a[i] = _mm512_fmadd_pd(_mm512_loadu_pd(q[i] + d), k0, a[i]);
       b[i] = _mm512_fmadd_pd(_mm512_loadu_pd(q[i] + d + 8), k1, b[i]);
     }
   }
-#pragma GCC unroll 4
+  SIMD_UNROLL
   for (int i = 0; i < 4; i++) a[i] = _mm512_add_pd(a[i], b[i]);
-#pragma GCC unroll 2
+  SIMD_UNROLL
   for (int i = 0; i < 4; i += 2) {
     const __m512d pairs = _mm512_add_pd(_mm512_unpacklo_pd(a[i], a[i + 1]), _mm512_unpackhi_pd(a[i], a[i + 1]));
     const __m256d half = _mm256_add_pd(_mm512_castpd512_pd256(pairs), _mm512_extractf64x4_pd(pairs, 1));

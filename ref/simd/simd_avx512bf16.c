@@ -27,27 +27,29 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const uint16_t *
                                                                 const int vectors) {
   const char *base[3] = {key, key + 4 * stride, key + 8 * stride};
   __m512 sum[KEYS][MAX_VECTORS];
-#pragma GCC unroll 16
-  for (int t = 0; t < keys; t++)
-#pragma GCC unroll 2
+  SIMD_UNROLL
+  for (int t = 0; t < keys; t++) {
+    SIMD_UNROLL
     for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_setzero_ps();
+  }
   for (int d = 0; d < dim; d += 2, q += 2 * SIMD_LANES) {
     __m512bh lane[MAX_VECTORS];
-#pragma GCC unroll 2
+    SIMD_UNROLL
     for (int v = 0; v < vectors; v++) lane[v] = (__m512bh)_mm512_load_si512(q + 32 * v);
-#pragma GCC unroll 16
+    SIMD_UNROLL
     for (int t = 0; t < keys; t++) {
       const __m512bh k = pair(base[t / 4] + (t % 4) * stride);
-#pragma GCC unroll 2
+      SIMD_UNROLL
       for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_dpbf16_ps(sum[t][v], k, lane[v]);
     }
-#pragma GCC unroll 3
+    SIMD_UNROLL
     for (int i = 0; i < keys / 4; i++) base[i] += 4;
   }
-#pragma GCC unroll 16
-  for (int t = 0; t < keys; t++)
-#pragma GCC unroll 2
+  SIMD_UNROLL
+  for (int t = 0; t < keys; t++) {
+    SIMD_UNROLL
     for (int v = 0; v < vectors; v++) _mm512_store_ps(score + t * SIMD_LANES + 16 * v, sum[t][v]);
+  }
 }
 
 static inline __attribute__((always_inline)) void pairs(const uint16_t *q, const char *key, int64_t stride, int tokens,

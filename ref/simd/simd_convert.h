@@ -14,6 +14,13 @@
 
 #include "simd.h"
 
+/* Before a loop of few, constant turns whose arrays are to live in registers. */
+#if defined(__clang__)
+#define SIMD_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define SIMD_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 static inline float simd_float(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);

@@ -29,7 +29,7 @@ static void four_keys(const float *q, const char *key, int64_t stride, int dim, 
   for (int d = 0; d < dim; d += 4) {
     float32x4_t k[KEYS];
     for (int t = 0; t < KEYS; t++) k[t] = vld1q_f32((const float *)(const void *)(key + t * stride) + d);
-#pragma GCC unroll 4
+    SIMD_UNROLL
     for (int i = 0; i < 4; i++, q += SIMD_LANES) {
       float32x4_t lane[VECTORS];
       for (int v = 0; v < VECTORS; v++) lane[v] = vld1q_f32(q + 4 * v);
