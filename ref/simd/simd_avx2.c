@@ -71,8 +71,24 @@ static uint32_t widen(const char *from, int64_t row_bytes, int tokens, int dim, 
   return all;
 }
 
+/* Dense bf16 rows that need no copy: only the largest magnitude is wanted. */
+static uint32_t look(const char *from, int64_t row_bytes, int tokens, int dim) {
+  const __m256i magnitude = _mm256_set1_epi16(0x7fff);
+  __m256i most = _mm256_setzero_si256();
+  uint16_t each[16], all = 0;
+  for (int t = 0; t < tokens; t++, from += row_bytes)
+    for (int d = 0; d < dim; d += 16) {
+      const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)(from + 2 * d));
+      most = _mm256_max_epu16(most, _mm256_and_si256(bits, magnitude));
+    }
+  _mm256_storeu_si256((__m256i *)(void *)each, most);
+  for (int i = 0; i < 16; i++) all = each[i] > all ? each[i] : all;
+  return (uint32_t)all << 16;
+}
+
 static uint32_t load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
                      simd_form form, void *to, int64_t to_bytes) {
+  if (!to && dtype == M3IDX_BF16 && stride == 1) return look(from, row_bytes, tokens, dim);
   if (to && dtype == M3IDX_BF16 && stride == 1 && form == SIMD_F32)
     return widen(from, row_bytes, tokens, dim, to, to_bytes);
   return simd_load_rows(dtype, from, row_bytes, stride, tokens, dim, form, to, to_bytes);
@@ -125,19 +141,67 @@ static int pick(const float *score, int tokens, const float *least, uint16_t *li
   return simd_list(mask, some, list);
 }
 
-/* Eight elements of a key; this set has no bf16 pages. */
-static inline __m256 eight(const void *key, int d) { return _mm256_loadu_ps((const float *)key + d); }
+/* Eight elements of a key. */
+static inline __m256 eight(const void *key, simd_form form, int d) {
+  if (form == SIMD_F32) return _mm256_loadu_ps((const float *)key + d);
+  const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)key + d));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+static inline float sum_of(__m256 x) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* Some keys at a time along d, so that a lone chain of FMAs does not wait for itself. */
+static inline __attribute__((always_inline)) void few_of(const simd_group *group, const char *key, int64_t stride,
+                                                         int tokens, float *score, const int keys, const int lanes) {
+  const int dim = group->dim;
+  for (int t = 0; t < tokens; t += keys, key += keys * stride, score += keys * SIMD_LANES) {
+    __m256 sum[4][SIMD_FEW];
+    SIMD_UNROLL
+    for (int i = 0; i < keys; i++) {
+      SIMD_UNROLL
+      for (int l = 0; l < lanes; l++) sum[i][l] = _mm256_setzero_ps();
+    }
+    for (int d = 0; d < dim; d += 8) {
+      SIMD_UNROLL
+      for (int i = 0; i < keys; i++) {
+        const __m256 k = eight(key + i * stride, SIMD_BF16, d);
+        SIMD_UNROLL
+        for (int l = 0; l < lanes; l++)
+          sum[i][l] = _mm256_fmadd_ps(k, _mm256_loadu_ps(group->row + l * dim + d), sum[i][l]);
+      }
+    }
+    SIMD_UNROLL
+    for (int i = 0; i < keys; i++) {
+      SIMD_UNROLL
+      for (int l = 0; l < lanes; l++) score[i * SIMD_LANES + l] = sum_of(sum[i][l]);
+    }
+  }
+}
+
+static void few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
+  switch (group->lanes) {
+  case 1: few_of(group, keys, stride_bytes, tokens, score, 4, 1); break;
+  case 2: few_of(group, keys, stride_bytes, tokens, score, 4, 2); break;
+  default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
+    few_of(group, keys, stride_bytes, tokens, score, 2, SIMD_FEW);
+  }
+}
 
 static inline __m256d low(__m256 x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
 
 static inline __m256d high(__m256 x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
 
-static inline __attribute__((always_inline)) double dot_of(const float *q, const void *key, const int narrow, int dim) {
+static inline __attribute__((always_inline)) double dot_of(const float *q, const void *key, const simd_form form,
+                                                           const int narrow, int dim) {
   __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
   for (int d = 0; d < dim; d += 16) {
     SIMD_UNROLL
     for (int i = 0; i < 4; i += 2) {
-      const __m256 k = eight(key, d + 4 * i), lane = _mm256_loadu_ps(q + d + 4 * i);
+      const __m256 k = eight(key, form, d + 4 * i), lane = _mm256_loadu_ps(q + d + 4 * i);
       if (narrow) {
         const __m256 product = _mm256_mul_ps(k, lane);
         sum[i] = _mm256_add_pd(sum[i], low(product));
@@ -154,10 +218,10 @@ static inline __attribute__((always_inline)) double dot_of(const float *q, const
 }
 
 /* One key and four queries: the key is widened once. */
-static void four_dots(const double *q[4], const void *key, int dim, double *dot) {
+static void four_dots(const double *q[4], const void *key, simd_form form, int dim, double *dot) {
   __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
   for (int d = 0; d < dim; d += 8) {
-    const __m256 k = eight(key, d);
+    const __m256 k = eight(key, form, d);
     const __m256d k0 = low(k), k1 = high(k);
     SIMD_UNROLL
     for (int i = 0; i < 4; i++) {
@@ -171,21 +235,32 @@ static void four_dots(const double *q[4], const void *key, int dim, double *dot)
   }
 }
 
-static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
-                 const double *doubles, double *dot) {
+static inline __attribute__((always_inline)) void dots_of(const simd_group *group, const simd_page *page,
+                                                          const uint16_t *list, int count, const simd_form form,
+                                                          const int narrow, const double *doubles, double *dot) {
   const int dim = group->dim;
   for (int i = 0; i < count;) {
     const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    const float *row = group->row + (list[i] & 0xff) * dim;
     if (doubles && simd_four_alike(list + i, count - i)) {
       const double *q[4];
       for (int j = 0; j < 4; j++) q[j] = doubles + (list[i + j] & 0xff) * dim;
-      four_dots(q, key, dim, dot + i);
+      four_dots(q, key, form, dim, dot + i);
       i += 4;
     } else {
-      dot[i++] = narrow ? dot_of(row, key, 1, dim) : dot_of(row, key, 0, dim);
+      dot[i] = dot_of(group->row + (list[i] & 0xff) * dim, key, form, narrow, dim);
+      i++;
     }
   }
+}
+
+static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
+                 const double *doubles, double *dot) {
+  if (page->form == SIMD_BF16)
+    narrow ? dots_of(group, page, list, count, SIMD_BF16, 1, doubles, dot)
+           : dots_of(group, page, list, count, SIMD_BF16, 0, doubles, dot);
+  else
+    narrow ? dots_of(group, page, list, count, SIMD_F32, 1, doubles, dot)
+           : dots_of(group, page, list, count, SIMD_F32, 0, doubles, dot);
 }
 
 const simd_isa simd_avx2 = {
@@ -193,6 +268,7 @@ const simd_isa simd_avx2 = {
     .what = "AVX2 and FMA",
     .present = present,
     .f32 = {filter, roundings, 0},
+    .few = few,
     .load = load,
     .peak = peak,
     .pick = pick,

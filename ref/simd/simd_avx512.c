@@ -165,6 +165,45 @@ static inline __m512 sixteen(const void *key, simd_form form, int d) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+/* Four keys at a time along d, so that a lone chain of FMAs does not wait for itself. */
+static inline __attribute__((always_inline)) void few(const simd_group *group, const char *key, int64_t stride,
+                                                      int tokens, float *score, const int lanes) {
+  const int dim = group->dim;
+  for (int t = 0; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES) {
+    __m512 sum[REST][SIMD_FEW];
+    SIMD_UNROLL
+    for (int i = 0; i < REST; i++) {
+      SIMD_UNROLL
+      for (int l = 0; l < lanes; l++) sum[i][l] = _mm512_setzero_ps();
+    }
+    for (int d = 0; d < dim; d += 16) {
+      __m512 q[SIMD_FEW];
+      SIMD_UNROLL
+      for (int l = 0; l < lanes; l++) q[l] = _mm512_loadu_ps(group->row + l * dim + d);
+      SIMD_UNROLL
+      for (int i = 0; i < REST; i++) {
+        const __m512 k = sixteen(key + i * stride, SIMD_BF16, d);
+        SIMD_UNROLL
+        for (int l = 0; l < lanes; l++) sum[i][l] = _mm512_fmadd_ps(k, q[l], sum[i][l]);
+      }
+    }
+    SIMD_UNROLL
+    for (int i = 0; i < REST; i++) {
+      SIMD_UNROLL
+      for (int l = 0; l < lanes; l++) score[i * SIMD_LANES + l] = _mm512_reduce_add_ps(sum[i][l]);
+    }
+  }
+}
+
+void simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
+  switch (group->lanes) {
+  case 1: few(group, keys, stride_bytes, tokens, score, 1); break;
+  case 2: few(group, keys, stride_bytes, tokens, score, 2); break;
+  default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
+    few(group, keys, stride_bytes, tokens, score, SIMD_FEW);
+  }
+}
+
 static inline __m512d low(__m512 x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
 
 static inline __m512d high(__m512 x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
@@ -244,6 +283,7 @@ const simd_isa simd_avx512 = {
     .what = "AVX-512 F, BW, DQ, VL",
     .present = present,
     .f32 = {simd_avx512_filter, simd_avx512_roundings, 0},
+    .few = simd_avx512_few,
     .load = simd_avx512_load,
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,

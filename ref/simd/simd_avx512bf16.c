@@ -77,6 +77,7 @@ const simd_isa simd_avx512bf16 = {
     .present = present,
     .f32 = {simd_avx512_filter, simd_avx512_roundings, 0},
     .bf16 = {filter, roundings, 1},
+    .few = simd_avx512_few,
     .load = simd_avx512_load,
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,

@@ -118,23 +118,30 @@ static void find_wild(const simd_call *call, simd_page *page) {
   page->peak = simd_float(peak);
 }
 
-void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int tokens, void *copy) {
+int simd_takes_few(const simd_call *call, int lanes) {
+  const m3idx_tensor *k = call->index_k;
+  return call->isa->few && lanes <= SIMD_FEW && k->dtype == M3IDX_BF16 && k->stride[2] == 1;
+}
+
+void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int tokens, int few, void *copy) {
   const m3idx_tensor *k = call->index_k;
   const void *from = ref_element(k, id, 0, 0);
   const int64_t row_bytes = k->stride[1] * (int64_t)m3idx_dtype_bytes(k->dtype);
-  const m3idx_dtype as_is = call->form == SIMD_BF16 ? M3IDX_BF16 : M3IDX_F32;
-  const int direct =
-      k->dtype == as_is && k->stride[2] == 1 && (call->form == SIMD_F32 || call->dim % SIMD_DIM_STEP == 0);
-  page->form = call->form;
+  const simd_form form = few ? SIMD_BF16 : call->form;
+  const m3idx_dtype as_is = form == SIMD_BF16 ? M3IDX_BF16 : M3IDX_F32;
+  const int whole_steps = few || form == SIMD_F32 || call->dim % SIMD_DIM_STEP == 0;
+  const int direct = k->dtype == as_is && k->stride[2] == 1 && whole_steps;
+  page->form = form;
+  page->few = few;
   page->tokens = tokens;
   page->keys = direct ? from : copy;
-  page->stride_bytes = direct ? row_bytes : SIMD_MAX_DIM * (call->form == SIMD_BF16 ? 2 : 4);
+  page->stride_bytes = direct ? row_bytes : SIMD_MAX_DIM * (form == SIMD_BF16 ? 2 : 4);
   page->any_wild = 0;
   for (int i = 0; i < SIMD_TOKENS / 64; i++) page->wild[i] = 0;
-  const uint32_t most = call->isa->load(k->dtype, from, row_bytes, k->stride[2], tokens, (int)call->dim, call->form,
+  const uint32_t most = call->isa->load(k->dtype, from, row_bytes, k->stride[2], tokens, (int)call->dim, form,
                                         direct ? NULL : copy, page->stride_bytes);
   page->peak = simd_float(most);
-  if (call->form == SIMD_BF16 && call->dim % SIMD_DIM_STEP) /* the filter reads whole steps: 0 * garbage must be 0 */
+  if (!whole_steps) /* the filter reads whole steps: 0 * garbage must be 0 */
     for (int t = 0; t < tokens; t++)
       memset((uint16_t *)copy + t * SIMD_MAX_DIM + call->dim, 0, SIMD_DIM_STEP / 2 * sizeof(uint16_t));
   if (most >= 0x7f800000u) find_wild(call, page);

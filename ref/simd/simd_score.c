@@ -51,12 +51,13 @@ static void score_group(const simd_call *call, const simd_group *group, const si
 static void score_unit(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
   const m3idx_score_args *args = user;
   const int64_t size = call->batch->block_size;
+  const int few = simd_takes_few(call, unit->lanes);
   simd_tile_pack(call, unit, scratch);
   for (int64_t block = unit->begin; block < unit->end; block++) {
     const int64_t id = call->block_table[unit->request * call->block_table_stride + block];
     const int64_t see = scratch->group[scratch->groups - 1].max_keys - block * size;
     simd_page page;
-    simd_page_load(call, &page, id, (int)(see < size ? see : size), scratch->page_copy);
+    simd_page_load(call, &page, id, (int)(see < size ? see : size), few, scratch->page_copy);
     for (int g = 0; g < scratch->groups; g++)
       if (scratch->group[g].max_keys > block * size)
         score_group(call, &scratch->group[g], &page, unit, &scratch->work, block, id, &scratch->stage[g * SIMD_LANES]);

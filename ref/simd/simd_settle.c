@@ -46,7 +46,10 @@ void simd_find(const simd_call *call, const simd_group *group, const simd_page *
   if (group->max_keys - first_key < tokens) tokens = (int)(group->max_keys - first_key);
   sort_lanes(group, page, first_key, found);
   found->tokens = tokens;
-  filter->run(group->q, page->keys, page->stride_bytes, tokens, group->lanes, group->padded_dim, work->score);
+  if (page->few)
+    call->isa->few(group, page->keys, page->stride_bytes, tokens, work->score);
+  else
+    filter->run(group->q, page->keys, page->stride_bytes, tokens, group->lanes, group->padded_dim, work->score);
   for (int t = 0; page->any_wild && t < tokens; t++)
     if (is_wild(page, t))
       for (int l = 0; l < SIMD_LANES; l++) work->score[t * SIMD_LANES + l] = -INFINITY;

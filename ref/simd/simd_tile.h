@@ -69,8 +69,10 @@ int simd_products_narrow(m3idx_dtype q, m3idx_dtype k);
 void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, int64_t first_row, int64_t first_lane,
                      int lanes);
 
+/* Whether pages for a tile of `lanes` go to simd_isa.few. */
+int simd_takes_few(const simd_call *call, int lanes);
 /* The first `tokens` of a page; `copy` is room for SIMD_TOKENS rows of SIMD_MAX_DIM floats. */
-void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int tokens, void *copy);
+void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int tokens, int few, void *copy);
 
 /* Run the filter.  first_key is the position of the page's token 0; some lane sees it. */
 void simd_find(const simd_call *call, const simd_group *group, const simd_page *page, int64_t first_key,

@@ -86,6 +86,7 @@ static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch
   const fused *fused = user;
   const m3idx_topk_args *args = fused->args;
   const int64_t size = call->batch->block_size, topk = args->topk;
+  const int few = simd_takes_few(call, unit->lanes);
   simd_tile_pack(call, unit, scratch);
   for (int lane = 0; lane < scratch->groups * SIMD_LANES; lane++) {
     simd_best_clear(&scratch->best[lane], scratch->best_room + lane * simd_best_room(topk), topk);
@@ -95,7 +96,7 @@ static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch
     const int64_t id = call->block_table[unit->request * call->block_table_stride + block];
     const int64_t see = scratch->group[scratch->groups - 1].max_keys - block * size;
     simd_page page;
-    simd_page_load(call, &page, id, (int)(see < size ? see : size), scratch->page_copy);
+    simd_page_load(call, &page, id, (int)(see < size ? see : size), few, scratch->page_copy);
     for (int g = 0; g < scratch->groups; g++)
       if (scratch->group[g].max_keys > block * size)
         offer_group(call, &scratch->group[g], &page, unit, &args->contract, &scratch->work, block, id,

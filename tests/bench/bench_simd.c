@@ -81,7 +81,8 @@ static void filter_unit(const simd_call *call, const simd_unit *unit, simd_scrat
     const int64_t id = call->block_table[unit->request * call->block_table_stride + block];
     const int64_t see = scratch->group[scratch->groups - 1].max_keys - block * SIMD_TOKENS;
     simd_page page;
-    simd_page_load(call, &page, id, (int)(see < SIMD_TOKENS ? see : SIMD_TOKENS), scratch->page_copy);
+    simd_page_load(call, &page, id, (int)(see < SIMD_TOKENS ? see : SIMD_TOKENS), simd_takes_few(call, unit->lanes),
+                   scratch->page_copy);
     for (int g = 0; g < scratch->groups; g++)
       if (scratch->group[g].max_keys > block * SIMD_TOKENS) {
         simd_found found;
