@@ -23,7 +23,7 @@ typedef enum simd_form { SIMD_F32, SIMD_BF16 } simd_form;
 /* Keys of one block as rows in `form`; either the caller's own page or a copy. */
 typedef struct simd_page {
   simd_form form;
-  int few; /* bf16 keys as they are, for simd_isa.few */
+  int few; /* bf16 keys as they are, for simd_isa.few, which finds peak and wild as well */
   const void *keys;
   int64_t stride_bytes; /* from one token to the next */
   int tokens;           /* the first `tokens` are visible to some lane */
@@ -66,8 +66,9 @@ typedef struct simd_isa {
   void (*enter)(void), (*leave)(void); /* NULL = nothing to do */
   simd_filter f32, bf16;
   /* The dots of at most SIMD_FEW lanes, from group->row and bf16 keys, in binary32: what streams a page from memory
-   * where packing would cost more than the dots.  No more roundings than f32's, no flushing.  NULL = use a filter. */
-  void (*few)(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score);
+   * where packing, or only looking at it first, would cost more than the dots.  No more roundings than f32's, no
+   * flushing.  Returns what load() would.  NULL = use a filter. */
+  uint32_t (*few)(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score);
 
   /* `tokens` rows of `dim` elements of `dtype`, to `to` (NULL = only look).  Strides: from row to row in bytes,
    * from element to element in elements.  Returns the largest |element| as a binary32 pattern, 0x7f800000 or

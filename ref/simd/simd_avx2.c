@@ -155,9 +155,13 @@ static inline float sum_of(__m256 x) {
 }
 
 /* Some keys at a time along d, so that a lone chain of FMAs does not wait for itself. */
-static inline __attribute__((always_inline)) void few_of(const simd_group *group, const char *key, int64_t stride,
-                                                         int tokens, float *score, const int keys, const int lanes) {
+static inline __attribute__((always_inline)) uint32_t few_of(const simd_group *group, const char *key, int64_t stride,
+                                                             int tokens, float *score, const int keys,
+                                                             const int lanes) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
   const int dim = group->dim;
+  __m256i most = _mm256_setzero_si256();
+  uint32_t each[8], all = 0;
   for (int t = 0; t < tokens; t += keys, key += keys * stride, score += keys * SIMD_LANES) {
     __m256 sum[4][SIMD_FEW];
     SIMD_UNROLL
@@ -169,6 +173,7 @@ static inline __attribute__((always_inline)) void few_of(const simd_group *group
       SIMD_UNROLL
       for (int i = 0; i < keys; i++) {
         const __m256 k = eight(key + i * stride, SIMD_BF16, d);
+        most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(k), magnitude));
         SIMD_UNROLL
         for (int l = 0; l < lanes; l++)
           sum[i][l] = _mm256_fmadd_ps(k, _mm256_loadu_ps(group->row + l * dim + d), sum[i][l]);
@@ -180,14 +185,17 @@ static inline __attribute__((always_inline)) void few_of(const simd_group *group
       for (int l = 0; l < lanes; l++) score[i * SIMD_LANES + l] = sum_of(sum[i][l]);
     }
   }
+  _mm256_storeu_si256((__m256i *)(void *)each, most);
+  for (int i = 0; i < 8; i++) all = simd_max(all, each[i]);
+  return all;
 }
 
-static void few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
+static uint32_t few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
   switch (group->lanes) {
-  case 1: few_of(group, keys, stride_bytes, tokens, score, 4, 1); break;
-  case 2: few_of(group, keys, stride_bytes, tokens, score, 4, 2); break;
+  case 1: return few_of(group, keys, stride_bytes, tokens, score, 4, 1);
+  case 2: return few_of(group, keys, stride_bytes, tokens, score, 4, 2);
   default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
-    few_of(group, keys, stride_bytes, tokens, score, 2, SIMD_FEW);
+    return few_of(group, keys, stride_bytes, tokens, score, 2, SIMD_FEW);
   }
 }
 

@@ -166,9 +166,11 @@ static inline __m512 sixteen(const void *key, simd_form form, int d) {
 }
 
 /* Four keys at a time along d, so that a lone chain of FMAs does not wait for itself. */
-static inline __attribute__((always_inline)) void few(const simd_group *group, const char *key, int64_t stride,
-                                                      int tokens, float *score, const int lanes) {
+static inline __attribute__((always_inline)) uint32_t few(const simd_group *group, const char *key, int64_t stride,
+                                                          int tokens, float *score, const int lanes) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   const int dim = group->dim;
+  __m512i most = _mm512_setzero_si512();
   for (int t = 0; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES) {
     __m512 sum[REST][SIMD_FEW];
     SIMD_UNROLL
@@ -183,6 +185,7 @@ static inline __attribute__((always_inline)) void few(const simd_group *group, c
       SIMD_UNROLL
       for (int i = 0; i < REST; i++) {
         const __m512 k = sixteen(key + i * stride, SIMD_BF16, d);
+        most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_castps_si512(k), magnitude));
         SIMD_UNROLL
         for (int l = 0; l < lanes; l++) sum[i][l] = _mm512_fmadd_ps(k, q[l], sum[i][l]);
       }
@@ -193,14 +196,15 @@ static inline __attribute__((always_inline)) void few(const simd_group *group, c
       for (int l = 0; l < lanes; l++) score[i * SIMD_LANES + l] = _mm512_reduce_add_ps(sum[i][l]);
     }
   }
+  return _mm512_reduce_max_epu32(most);
 }
 
-void simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
+uint32_t simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
   switch (group->lanes) {
-  case 1: few(group, keys, stride_bytes, tokens, score, 1); break;
-  case 2: few(group, keys, stride_bytes, tokens, score, 2); break;
+  case 1: return few(group, keys, stride_bytes, tokens, score, 1);
+  case 2: return few(group, keys, stride_bytes, tokens, score, 2);
   default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
-    few(group, keys, stride_bytes, tokens, score, SIMD_FEW);
+    return few(group, keys, stride_bytes, tokens, score, SIMD_FEW);
   }
 }
 

@@ -118,6 +118,11 @@ static void find_wild(const simd_call *call, simd_page *page) {
   page->peak = simd_float(peak);
 }
 
+void simd_page_judge(const simd_call *call, simd_page *page, uint32_t most) {
+  page->peak = simd_float(most);
+  if (most >= 0x7f800000u) find_wild(call, page);
+}
+
 int simd_takes_few(const simd_call *call, int lanes) {
   const m3idx_tensor *k = call->index_k;
   return call->isa->few && lanes <= SIMD_FEW && k->dtype == M3IDX_BF16 && k->stride[2] == 1;
@@ -138,11 +143,11 @@ void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int toke
   page->stride_bytes = direct ? row_bytes : SIMD_MAX_DIM * (form == SIMD_BF16 ? 2 : 4);
   page->any_wild = 0;
   for (int i = 0; i < SIMD_TOKENS / 64; i++) page->wild[i] = 0;
+  if (few) return;
   const uint32_t most = call->isa->load(k->dtype, from, row_bytes, k->stride[2], tokens, (int)call->dim, form,
                                         direct ? NULL : copy, page->stride_bytes);
-  page->peak = simd_float(most);
   if (!whole_steps) /* the filter reads whole steps: 0 * garbage must be 0 */
     for (int t = 0; t < tokens; t++)
       memset((uint16_t *)copy + t * SIMD_MAX_DIM + call->dim, 0, SIMD_DIM_STEP / 2 * sizeof(uint16_t));
-  if (most >= 0x7f800000u) find_wild(call, page);
+  simd_page_judge(call, page, most);
 }

@@ -35,7 +35,7 @@ static void fill(const simd_call *call, const m3idx_score_args *args, const simd
 }
 
 /* One page of one group, into column `column` of the stage. */
-static void score_group(const simd_call *call, const simd_group *group, const simd_page *page, const simd_unit *unit,
+static void score_group(const simd_call *call, const simd_group *group, simd_page *page, const simd_unit *unit,
                         simd_work *work, int64_t block, int64_t id, uint32_t (*stage)[SIMD_RANGE]) {
   uint32_t bits[SIMD_LANES];
   simd_found found;

@@ -38,18 +38,18 @@ static void sort_lanes(const simd_group *group, const simd_page *page, int64_t f
   for (int l = 0; l < SIMD_LANES; l++) found->error[l] = group->slope[l] * page->peak + group->offset[l];
 }
 
-void simd_find(const simd_call *call, const simd_group *group, const simd_page *page, int64_t first_key,
-               simd_work *work, simd_found *found) {
+void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, simd_work *work,
+               simd_found *found) {
   const simd_filter *filter = call->form == SIMD_BF16 ? &call->isa->bf16 : &call->isa->f32;
   const int all = group->min_keys >= first_key + page->tokens;
   int tokens = page->tokens;
   if (group->max_keys - first_key < tokens) tokens = (int)(group->max_keys - first_key);
-  sort_lanes(group, page, first_key, found);
   found->tokens = tokens;
-  if (page->few)
-    call->isa->few(group, page->keys, page->stride_bytes, tokens, work->score);
+  if (page->few) /* a tile of few lanes is one group, which sees all the tokens of the page */
+    simd_page_judge(call, page, call->isa->few(group, page->keys, page->stride_bytes, tokens, work->score));
   else
     filter->run(group->q, page->keys, page->stride_bytes, tokens, group->lanes, group->padded_dim, work->score);
+  sort_lanes(group, page, first_key, found);
   for (int t = 0; page->any_wild && t < tokens; t++)
     if (is_wild(page, t))
       for (int l = 0; l < SIMD_LANES; l++) work->score[t * SIMD_LANES + l] = -INFINITY;

@@ -74,9 +74,12 @@ int simd_takes_few(const simd_call *call, int lanes);
 /* The first `tokens` of a page; `copy` is room for SIMD_TOKENS rows of SIMD_MAX_DIM floats. */
 void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int tokens, int few, void *copy);
 
+/* What load() returned for the page: its peak, and its wild tokens. */
+void simd_page_judge(const simd_call *call, simd_page *page, uint32_t most);
+
 /* Run the filter.  first_key is the position of the page's token 0; some lane sees it. */
-void simd_find(const simd_call *call, const simd_group *group, const simd_page *page, int64_t first_key,
-               simd_work *work, simd_found *found);
+void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, simd_work *work,
+               simd_found *found);
 
 /* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
  * bits mean nothing.  first_row is the request's, id the page's. */

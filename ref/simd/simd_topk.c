@@ -55,7 +55,7 @@ static uint32_t force(const simd_call *call, const simd_group *group, const m3id
   return lanes;
 }
 
-static void offer_group(const simd_call *call, const simd_group *group, const simd_page *page, const simd_unit *unit,
+static void offer_group(const simd_call *call, const simd_group *group, simd_page *page, const simd_unit *unit,
                         const m3idx_contract *contract, simd_work *work, int64_t block, int64_t id, simd_best *best,
                         float *floor) {
   uint32_t bits[SIMD_LANES];
