@@ -122,6 +122,12 @@ int simd_plan_make(simd_plan *plan, const simd_call *call, int threads, int64_t 
   return 0;
 }
 
+/* What a thread has beside the packed page. */
+_Static_assert(sizeof(simd_scratch) + sizeof(uint64_t) * SIMD_BEST_KEYS + sizeof(float) * SIMD_TOKENS * SIMD_LANES +
+                       2 * sizeof(float) * SIMD_TILE_LANES * SIMD_MAX_DIM / 2 <=
+                   1 << 20,
+               "more than a thread may use");
+
 /* One block a thread, touched first by the thread that uses it. */
 static simd_scratch *scratch_make(void) {
   const size_t lane_elements = (size_t)SIMD_LANES * SIMD_MAX_DIM / 2; /* of 128 dims */

@@ -26,6 +26,13 @@ static const char *const lines[] = {
     "--op decode --seq-lens 2,0,640 --decode-query-len 4 --heads 1 --topk 4 --init 1 --local 2 --seed 6",
     "--op decode --seq-lens 700,90 --heads 3 --block-size 16 --head-dim 48 --topk 16 --sparse-table 0 --seed 7",
     "--op decode --seq-lens 1000,257 --heads 2 --topk 4 --local 1 --sparse-table 1 --page-stride 16 --seed 8",
+    /* the longest selections, in tiles that their keys make narrower, with and without parts to merge */
+    "--op decode --seq-lens 3000 --heads 2 --block-size 16 --head-dim 16 --topk 128 --local 1 --seed 29",
+    "--op prefill --q-lens 150 --prefix-lens 2200 --block-size 16 --head-dim 16 --topk 128 --contract atom --seed 30",
+    "--op decode --seq-lens 4000 --block-size 16 --head-dim 16 --topk 100 --data ties --contract flashinfer --seed 31",
+    /* few lanes: pages that are streamed and not packed */
+    "--op decode --seq-lens 900,130 --decode-query-len 3 --head-dim 80 --data specials --topk 4 --seed 32",
+    "--op decode --seq-lens 900 --heads 2 --head-dim 256 --k-dtype bf16 --q-dtype f32 --data near --topk 4 --seed 33",
     /* head dims that no vector or tile divides */
     "--op decode --seq-lens 300 --decode-query-len 3 --head-dim 80 --topk 3 --seed 9",
     "--op decode --seq-lens 300 --decode-query-len 17 --head-dim 176 --topk 3 --seed 10",
