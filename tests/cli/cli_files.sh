@@ -69,13 +69,13 @@ done
 # Progress: on a terminal, past a second, unless quiet.
 expect 0 "$m3idx" gen --op decode --seq-lens 8192x8 --heads 24 --k-dtype f32 -o slow
 slow=("$m3idx" run slow -o slow_golden --backend ref --threads 1)
-if command -v script >/dev/null; then
+if script -q -e -c true /dev/null >/dev/null 2>&1; then
   expect 0 script -q -e -c "${slow[*]}" /dev/null
   explains "decode on backend ref, 1 s"
   expect 0 script -q -e -c "${slow[*]} --quiet" /dev/null
   equal "" "$out" "a terminal after a quiet run"
 else
-  echo "progress on a terminal is not tested: there is no script(1)"
+  echo "progress on a terminal is not tested: script(1) gets no terminal"
 fi
 expect 0 "${slow[@]}"
 equal "" "$out$err" "output where there is no terminal"
