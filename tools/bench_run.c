@@ -61,6 +61,11 @@ static void finish(bench_contender *c) {
   if (c->entry->kind >= BENCH_TORCH_BF16_MAX) bench_torch_finish(c);
 }
 
+/* Threads of other libraries spin for a while after their work; nobody is to run beside them. */
+static void rest(const bench_contender *c, const bench_options *o) {
+  if (c->threads > 1 && !o->tiny) nanosleep(&(struct timespec){.tv_nsec = 40000000}, NULL);
+}
+
 static void run_once(bench_contender *c, bench_world *w, int round) {
   const double start = now(c, w->options);
   c->elsewhere = 0;
@@ -68,7 +73,9 @@ static void run_once(bench_contender *c, bench_world *w, int round) {
     snprintf(c->absent, sizeof c->absent, "failed while running: %.200s", c->ctx ? m3idx_message(c->ctx) : "");
     return;
   }
-  if (round >= 0) c->seconds[round] = c->elsewhere > 0 ? c->elsewhere : now(c, w->options) - start;
+  const double seconds = c->elsewhere > 0 ? c->elsewhere : now(c, w->options) - start;
+  if (round >= 0) c->seconds[round] = seconds;
+  rest(c, w->options);
 }
 
 /* Contenders of the shape that may run here; 0, or 1 = wrong bytes. */
