@@ -73,6 +73,7 @@ static uint64_t read_words(const uint64_t *at, int64_t words) {
 static int run_read(bench_contender *c, bench_world *w) {
   const int64_t words = BENCH_PAGE * DIM * 2 / 8;
   uint64_t all = 0;
+  (void)c; /* where there is no OpenMP */
 #pragma omp parallel for num_threads(c->threads) reduction(+ : all)
   for (int64_t page = 0; page < w->pages; page++)
     all += read_words((const uint64_t *)w->index_k.data + page * words, words);

@@ -10,10 +10,11 @@
   {"select", BENCH_SELECT, NULL, threads}, {"std::partial_sort", BENCH_PARTIAL_SORT, NULL, threads}, { \
     "std::nth_element", BENCH_NTH_ELEMENT, NULL, threads                                               \
   }
-#define ON_CONTEXT                                                                                                 \
-  {"score", BENCH_SCORE, NULL, 0}, {"selected", BENCH_SELECTED, NULL, 0}, {"sgemm+max", BENCH_SGEMM_MAX, NULL, 0}, \
-      {"oneDNN bf16+max", BENCH_ONEDNN_MAX, NULL, 0}, {"torch bf16+amax", BENCH_TORCH_BF16_MAX, NULL, 0}, {        \
-    "torch bf16+amax+topk", BENCH_TORCH_BF16_TOPK, NULL, 0                                                         \
+#define ON_CONTEXT                                                                                           \
+  {"score", BENCH_SCORE, NULL, 0}, {"selected", BENCH_SELECTED, NULL, 0}, {"filter", BENCH_FILTER, NULL, 0}, \
+      {"sgemm+max", BENCH_SGEMM_MAX, NULL, 0}, {"oneDNN bf16+max", BENCH_ONEDNN_MAX, NULL, 0},               \
+      {"torch bf16+amax", BENCH_TORCH_BF16_MAX, NULL, 0}, {                                                  \
+    "torch bf16+amax+topk", BENCH_TORCH_BF16_TOPK, NULL, 0                                                   \
   }
 #define OURS_ONE(isa)                                                                           \
   {"score " isa " 1t", BENCH_SCORE, isa, 1}, {"selected " isa " 1t", BENCH_SELECTED, isa, 1}, { \
@@ -96,6 +97,7 @@ const bench_bar bench_bars[] = {
     {"prefill-512x64", "selected amx 1t", "filter amx 1t", 1.3, true},
     {"prefill-512x64-ties", "score avx2 1t", "filter avx2 1t", 8, true},
     {"prefill-512x64-ties", "score avx512 1t", "filter avx512 1t", 8, true},
+    {"context-512", "selected", "filter", 1.3, true},
     {"prefill-32x64", "selected 1t", "plain C 1t", 10, false},
     {"select-74", "select", "std::partial_sort", 3, false},
     {"select-1024", "select", "std::partial_sort", 3, false},

@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 64, 190, 40, 56
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 420, 64, 190, 60, 56
 COLORS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b", "#444444")
 
 
@@ -39,6 +39,18 @@ def tables(run):
             print(f"  {name:68} {bar['got']:8.3f}  bar {sign} {bar['bar']:<5g} {'reached' if bar['reached'] else 'MISSED'}")
 
 
+def markdown(run):
+    """The bars that this run could judge, as rows of a table."""
+    print("| shape | ratio | got | bar |\n|---|---|---|---|")
+    for bar in run["bars"]:
+        if "absent" in bar:
+            continue
+        at_most = bar["kind"] == "at most"
+        ratio = f"time of {bar['ours']} / {bar['other']}" if at_most else f"speed of {bar['ours']} / {bar['other']}"
+        got = f"{bar['got']:.2f}" if bar["reached"] else f"**{bar['got']:.2f}**"
+        print(f"| {bar['shape']} | {ratio} | {got} | {'<=' if at_most else '>='} {bar['bar']:g} |")
+
+
 def curves(run, base):
     """{contender: [(pages, ratio)]} over the context shapes."""
     rates = {}
@@ -52,6 +64,10 @@ def curves(run, base):
             if base in rates[pages] and name != base:
                 result.setdefault(name, []).append((pages, rate / rates[pages][base]))
     return result
+
+
+def plural(count, word):
+    return f"{count} {word}" + ("s" if count != 1 else "")
 
 
 def escape(text):
@@ -75,8 +91,9 @@ def svg(run, base):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
            "<!-- SPDX-License-Identifier: Apache-2.0 -->",
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-           f'<text x="{LEFT}" y="20" font-size="14">Speed over {escape(base)}, 512 query rows, bf16, D 128, '
-           f'{run["threads"]} threads ({escape(run["processor"])})</text>']
+           f'<text x="{LEFT}" y="20" font-size="14">Speed over {escape(base)}: 512 query rows, bf16, D 128</text>',
+           f'<text x="{LEFT}" y="40">{escape(run["processor"])}, {plural(run["threads"], "thread")}, '
+           f'medians of {run["repeats"]}</text>']
     step = next(s for s in (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100) if top / s <= 8)
     for i in range(int(top / step) + 1):
         level = y(i * step)
@@ -98,13 +115,14 @@ def svg(run, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", help="what m3idx bench --json printed")
+    parser.add_argument("--markdown", action="store_true", help="print the bars as a table, those missed in bold")
     parser.add_argument("--svg", metavar="OUT", help="write the plot there")
     parser.add_argument("--base", default="oneDNN bf16+max", help="the contender at 1 (default: %(default)s)")
     args = parser.parse_args()
     with open(args.file, encoding="utf-8") as file:
         run = json.load(file)
     if not args.svg:
-        tables(run)
+        (markdown if args.markdown else tables)(run)
         return
     with open(args.svg, "w", encoding="utf-8") as file:
         file.write(svg(run, args.base))
