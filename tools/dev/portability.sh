@@ -9,13 +9,15 @@ table=tests/golden/golden.tsv
 dir=build/portability
 wanted=" $* "
 mkdir -p $dir
-rm -f $dir/*.{out,txt,err}
+rm -f $dir/*.{out,txt,err,conform}
 
-# run ROW BUILD COMMAND...: keep what the program of BUILD prints under COMMAND; .txt begins when it ran to its end.
+# run ROW BUILD COMMAND...: keep what the program of BUILD prints under COMMAND, then run the conformance harness; .txt
+# begins when both ran to their ends.
 run() {
   local row=$1 build=$dir/$2
   shift 2
-  if timeout 900 "$@" "$build/$program" $table >"$dir/$row.out" 2>"$dir/$row.err" </dev/null; then
+  if timeout 900 "$@" "$build/$program" $table >"$dir/$row.out" 2>"$dir/$row.err" </dev/null &&
+    timeout 900 "$@" "$build/tests/conform/conform" >"$dir/$row.conform" 2>&1 </dev/null; then
     : >"$dir/$row.txt"
   fi
 }
@@ -40,7 +42,7 @@ row() {
       {
         cmake -G Ninja -S . -B "$dir/$name" -DCMAKE_C_COMPILER="$compiler" "-DM3IDX_TEST_KINDS=conform;golden" \
           -DM3IDX_TOOLS=OFF -DM3IDX_HIP=OFF "${arguments[@]}" &&
-          cmake --build "$dir/$name" -j 1 --target golden_emit
+          cmake --build "$dir/$name" -j 1 --target golden_emit conform
       } >"$dir/$name.err" 2>&1 </dev/null && run "$name" "$name" "${@:2}"
     } &
   fi
@@ -90,9 +92,10 @@ for name in "${rows[@]}"; do
   else
     : >"$dir/$name.txt"
   fi
-  [[ $status == same ]] || { failed=$((failed + 1)); tail -n 15 "$dir/$name.err" "$dir/$name.txt" >&2 || true; }
-  printf '%-16s %s %s\n' "$name" "$status" "$(sed -n 's/^golden \(.*\): \(.*\) tensors, .*/\1 \2/p' "$dir/$name.txt" |
-    paste -s -d ,)"
+  [[ $status == same ]] || { failed=$((failed + 1)); tail -n 15 "$dir/$name".{err,txt,conform} >&2 || true; }
+  calls=$(sed -n 's/^conform: .* lines, \(.*\) calls compared, .*/\1/p' "$dir/$name.conform" 2>/dev/null || true)
+  printf '%-16s %s: conform %s, goldens %s\n' "$name" "$status" "${calls:-none}" \
+    "$(sed -n 's/^golden \(.*\): \(.*\) tensors, .*/\1 \2/p' "$dir/$name.txt" | paste -s -d ,)"
 done
 ((failed == 0)) || die "$failed of ${#rows[@]} rows failed or differ (outputs in $dir)"
 say "portability: ${#rows[@]} rows, all have the bytes of the goldens"
