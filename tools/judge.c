@@ -24,8 +24,11 @@ static const void *output(const case_file *file, const m3idx_case *c, const char
   if (!t || *bad) return NULL;
   *bad = t->rank != 3 || t->dtype != dtype || memcmp(t->shape, shape, sizeof shape) != 0;
   if (!*bad) return t->data;
-  case_fail(why, "%s: tensor %s: must be %s [%lld, %lld, %lld]", whose, name, case_dtype_name(dtype),
-            (long long)shape[0], (long long)shape[1], (long long)shape[2]);
+  char is[96] = "";
+  for (int i = 0, n = 0; i < t->rank && n < (int)sizeof is; i++)
+    n += snprintf(is + n, sizeof is - (size_t)n, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+  case_fail(why, "%s: tensor %s: is %s [%s], must be %s [%lld, %lld, %lld]", whose, name, case_dtype_name(t->dtype), is,
+            case_dtype_name(dtype), (long long)shape[0], (long long)shape[1], (long long)shape[2]);
   return NULL;
 }
 

@@ -12,7 +12,7 @@
 #include "casefail.h"
 #include "judge.h"
 
-enum { WORST = 50, MAP_COLUMNS = 128, MAP_LINES = 256 };
+enum { WORST = 50, MAP_COLUMNS = 100, MAP_LINES = 256 };
 
 static const char style[] =
     ":root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--line:#d0d7de;--faint:#57606a;--good:#1a7f37;"
@@ -26,7 +26,7 @@ static const char style[] =
     "code,.n{font-family:ui-monospace,monospace}.faint{color:var(--faint)}.good{color:var(--good)}"
     ".legit{color:var(--legit)}.bad{color:var(--bad)}svg text{font:12px ui-monospace,monospace;fill:var(--ink)}\n"
     "rect.good,.key.good{fill:var(--good)}rect.legit,.key.legit{fill:var(--legit)}rect.bad,.key.bad{fill:var(--bad)}"
-    "rect.bar{fill:var(--bar)}\n";
+    "rect.bar{fill:var(--bar)}rect.good{opacity:.45}svg{max-width:100%;height:auto}td.n{white-space:nowrap}\n";
 
 /* Text with what HTML takes as markup escaped. */
 static void put(FILE *out, const char *text) {
@@ -68,8 +68,8 @@ static void put_histogram(FILE *out, const judge_report *r) {
   if (!lines) return;
   fprintf(out,
           "<h2>Distance of the scores from the exact ones, in ulps</h2>\n"
-          "<svg role=\"img\" aria-label=\"histogram of ulps\" width=\"%d\" height=\"%d\">\n",
-          LEFT + WIDE + 120, lines * LINE);
+          "<svg role=\"img\" aria-label=\"histogram of ulps\" width=\"%d\" viewBox=\"0 0 %d %d\">\n",
+          LEFT + WIDE + 120, LEFT + WIDE + 120, lines * LINE);
   for (int i = 0; i < JUDGE_ULPS; i++) {
     if (!r->ulps[i]) continue;
     judge_ulps_label(i, label);
@@ -104,8 +104,8 @@ static void put_map(FILE *out, const judge_report *r) {
         out);
   int64_t head_lines = (per_head + MAP_COLUMNS - 1) / MAP_COLUMNS;
   if (head_lines < 1) head_lines = 1;
-  fprintf(out, "<svg role=\"img\" aria-label=\"map of rows\" width=\"%d\" height=\"%lld\">\n", 60 + MAP_COLUMNS * CELL,
-          (long long)(r->view.H * (head_lines * CELL + 6) + 6));
+  fprintf(out, "<svg role=\"img\" aria-label=\"map of rows\" width=\"%d\" viewBox=\"0 0 %d %lld\">\n",
+          60 + MAP_COLUMNS * CELL, 60 + MAP_COLUMNS * CELL, (long long)(r->view.H * (head_lines * CELL + 6) + 6));
   for (int64_t h = 0; h < r->view.H; h++, lines += head_lines) {
     int64_t top = lines * CELL + h * 6;
     fprintf(out, "<text x=\"0\" y=\"%lld\">h %lld</text>\n", (long long)top + CELL + 1, (long long)h);

@@ -220,6 +220,63 @@ START_TEST(model_is_inside_its_bound) {
 }
 END_TEST
 
+/* ---- the bounds are reached ---- */
+
+/* The share of the bound that an honest dot of ones with k uses up when it loses what it can lose. */
+static double share_lost(judge_arith arith, int k_block, foreign_kind kind, const float *k, int n) {
+  static judge_query query;
+  static judge_tile tile;
+  judge_codec codec;
+  judge_bound bound;
+  mfma_unit unit;
+  uint16_t ones[D], codes[D];
+  judge_number a[D], b[D];
+  int order[D];
+  uint64_t state = 0;
+  char why[CASE_MESSAGE_BYTES];
+  double exact = 0;
+  ck_assert_int_eq(judge_codec_open(&codec, M3IDX_BF16), 0);
+  for (int d = 0; d < n; d++) {
+    uint32_t bits;
+    memcpy(&bits, &k[d], sizeof bits);
+    ck_assert_uint_eq(bits & 0xffff, 0); /* a bf16 number */
+    ones[d] = 0x3f80;
+    codes[d] = (uint16_t)(bits >> 16);
+    a[d] = judge_decode(ones[d], M3IDX_BF16);
+    b[d] = judge_decode(codes[d], M3IDX_BF16);
+    order[d] = d;
+    exact += b[d].value;
+  }
+  ck_assert_int_eq(judge_bound_of(arith, false, k_block, n, M3IDX_BF16, M3IDX_BF16, &bound, why), 0);
+  ck_assert_int_eq(mfma_unit_of(M3IDX_BF16, M3IDX_BF16, 8, &unit, why), 0);
+  judge_query_load(&query, &codec, ones, 0, n);
+  judge_tile_load(&tile, &codec, codes, 0, 1, n);
+  judge_set set = judge_block(&bound, &query, &tile, 1);
+  float got =
+      arith == JUDGE_CDNA3_MFMA ? mfma_dot(&unit, a, b, n, 0) : foreign_dot(kind, k_block, a, b, order, n, &state);
+  judge_codec_close(&codec);
+  ck_assert(got == 1 && judge_set_has(&set, got));
+  /* docs/JUDGE.md: A is the exact sum here, as all products are positive. */
+  return (exact - (double)got) / ((double)bound.e * 0x1p-32 * exact);
+}
+
+START_TEST(bounds_are_reached) {
+  float k[D] = {1};
+  /* Each addend is just below half an ulp of 1: lost 15 times, of 16 roundings allowed. */
+  for (int d = 1; d < 16; d++) k[d] = 0x1.fep-25f;
+  double share = share_lost(JUDGE_F32, 0, FOREIGN_F32, k, 16);
+  ck_assert_msg(share > 0.93 && share <= 1, "%g", share);
+  /* One operation cuts 31 addends just below its unit; allowed are 32, and the results of two operations twice. */
+  for (int d = 1; d < 32; d++) k[d] = 0x1.fep-24f;
+  share = share_lost(JUDGE_BF16_MMA, 32, FOREIGN_MMA, k, 32);
+  ck_assert_msg(share > 0.85 && share <= 1, "%g", share);
+  /* gfx942: seven cut in the first block, then one rounded away in each of three; 8 and 2 a block are allowed. */
+  for (int d = 1; d < 32; d++) k[d] = d < 8 || d % 8 == 0 ? 0x1.fep-25f : 0;
+  share = share_lost(JUDGE_CDNA3_MFMA, 8, FOREIGN_MFMA, k, 32);
+  ck_assert_msg(share > 0.61 && share <= 1, "%g", share);
+}
+END_TEST
+
 /* ---- what is no number ---- */
 
 static judge_set set_of_f32(const float *q, const float *k, int tokens, bool flush) {
@@ -312,6 +369,7 @@ int main(void) {
   tcase_add_loop_test(bound, ends_are_exact, 0, FORMATS * DECLARED);
   tcase_add_loop_test(bound, honest_dots_are_inside, 0, FORMATS);
   tcase_add_loop_test(bound, model_is_inside_its_bound, 0, FORMATS);
+  tcase_add_test(bound, bounds_are_reached);
   tcase_add_test(bound, overflow_and_specials);
   tcase_add_test(bound, scale_rounds_once_more);
   suite_add_tcase(suite, bound);
