@@ -28,6 +28,7 @@ typedef struct simd_page {
   int64_t stride_bytes; /* from one token to the next */
   int tokens;           /* the first `tokens` are visible to some lane */
   float peak;           /* largest |element| of the tokens that are not wild */
+  double grid;          /* a power of two that divides every element of the tame tokens; 0 = not looked for */
   int any_wild;
   uint64_t wild[SIMD_TOKENS / 64]; /* tokens that hold an infinity or a NaN */
 } simd_page;

@@ -141,6 +141,7 @@ void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int toke
   page->tokens = tokens;
   page->keys = direct ? from : copy;
   page->stride_bytes = direct ? row_bytes : SIMD_MAX_DIM * (form == SIMD_BF16 ? 2 : 4);
+  page->grid = 0;
   page->any_wild = 0;
   for (int i = 0; i < SIMD_TOKENS / 64; i++) page->wild[i] = 0;
   if (few) return;

@@ -77,35 +77,54 @@ static int candidates(const simd_call *call, const simd_page *page, const simd_f
   return count;
 }
 
-/* Theorem 4: the double dot of these two is exact in any order.  Sums of short formats often are, and then may well
- * lie on the midpoint of two floats, where no error bound decides. */
-static int dot_is_exact(const simd_call *call, const simd_group *group, const simd_page *page, int lane, int token) {
+/* A power of two that divides every element of the token. */
+static double token_grid(const simd_call *call, const simd_page *page, int token) {
   const void *row = (const unsigned char *)page->keys + token * page->stride_bytes;
-  const double unit = simd_grid(row, page->form, group->dim, call->index_k->dtype) * group->grid[lane];
+  return simd_grid(row, page->form, (int)call->dim, call->index_k->dtype);
+}
+
+/* The same for all tame tokens, looked for once. */
+static double page_grid(const simd_call *call, simd_page *page) {
+  if (page->grid > 0) return page->grid;
+  page->grid = INFINITY;
+  for (int t = 0; t < page->tokens; t++) {
+    const double grid = is_wild(page, t) ? INFINITY : token_grid(call, page, t);
+    page->grid = grid < page->grid ? grid : page->grid;
+  }
+  return page->grid;
+}
+
+/* Theorem 4: the lane's double dots with keys on this grid are exact in any order.  Sums of short formats often are,
+ * and then may well lie on the midpoint of two floats, where no error bound decides. */
+static int dots_are_exact(const simd_group *group, const simd_page *page, int lane, double grid) {
+  const double unit = grid * group->grid[lane];
   return unit >= 0x1p-149 && group->sum[lane] * (double)page->peak <= 0x1p53 * unit;
 }
 
-/* A lane that the rounding test leaves open: the largest of its candidates, rounded.  `least` = below it a candidate
- * cannot be the maximum. */
-static uint32_t decide(const simd_call *call, const simd_group *group, const simd_page *page, const simd_work *work,
-                       int count, int lane, double least, int64_t first_row, int64_t id) {
+/* A lane that the rounding test leaves open: the largest of its candidates, rounded.  `best` is the largest double
+ * dot; below `least` a candidate cannot be the maximum. */
+static uint32_t decide(const simd_call *call, const simd_group *group, simd_page *page, const simd_work *work,
+                       int count, int lane, double best, double least, int64_t first_row, int64_t id) {
+  enum { FEW = 4 }; /* more candidates than that pay for a look at the page */
   const int64_t row = first_row + (group->first_lane + lane) / call->heads;
   const int64_t head = (group->first_lane + lane) % call->heads;
-  uint32_t best = SIMD_NAN_BITS;
+  uint32_t most = SIMD_NAN_BITS;
+  int open = 0;
   for (int i = 0; i < count; i++) {
     const int token = work->list[i] >> 8;
     if ((work->list[i] & 0xff) != lane || !(work->dot[i] >= least)) continue;
+    if (++open > FEW && dots_are_exact(group, page, lane, page_grid(call, page))) return simd_bits((float)best + 0.0f);
     uint32_t bits;
-    if (dot_is_exact(call, group, page, lane, token)) {
+    if (dots_are_exact(group, page, lane, token_grid(call, page, token))) {
       bits = simd_bits((float)work->dot[i] + 0.0f);
     } else {
       m3idx_tensor key = *call->index_k;
       key.data = ref_element(call->index_k, id, token, 0);
       bits = ref_block_score(call->q, &key, row, head, 0, 1, 1.0f);
     }
-    if (best == SIMD_NAN_BITS || ref_ordered(bits) > ref_ordered(best)) best = bits;
+    if (most == SIMD_NAN_BITS || ref_ordered(bits) > ref_ordered(most)) most = bits;
   }
-  return best;
+  return most;
 }
 
 /* With many candidates a query is wanted many times over. */
@@ -122,7 +141,7 @@ static uint32_t lanes_with_numbers(const simd_work *work, int count) {
   return lanes;
 }
 
-void simd_settle(const simd_call *call, const simd_group *group, const simd_page *page, const simd_found *found,
+void simd_settle(const simd_call *call, const simd_group *group, simd_page *page, const simd_found *found,
                  simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
   /* Theorem 3: a dot in double is at most unit * sum * peak away from the exact one. */
   const double unit = (double)(group->dim + 8) * (0x1p-53 * (1.0 + 0x1p-10)) * (double)page->peak;
@@ -147,7 +166,7 @@ void simd_settle(const simd_call *call, const simd_group *group, const simd_page
   for (uint32_t left = open & lanes & numbers; left; left &= left - 1) {
     const int l = simd_lowest(left);
     const double least = best[l] - 2 * (unit * group->sum[l] + tiny);
-    low[l] = simd_float(decide(call, group, page, work, count, l, least, first_row, id));
+    low[l] = simd_float(decide(call, group, page, work, count, l, best[l], least, first_row, id));
   }
   if (call->scale != 1.0f) /* S3.5 */
     for (int l = 0; l < SIMD_LANES; l++) low[l] *= call->scale;

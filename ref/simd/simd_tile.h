@@ -83,7 +83,7 @@ void simd_find(const simd_call *call, const simd_group *group, simd_page *page, 
 
 /* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
  * bits mean nothing.  first_row is the request's, id the page's. */
-void simd_settle(const simd_call *call, const simd_group *group, const simd_page *page, const simd_found *found,
+void simd_settle(const simd_call *call, const simd_group *group, simd_page *page, const simd_found *found,
                  simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits);
 
 #endif

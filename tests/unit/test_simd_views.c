@@ -279,6 +279,22 @@ START_TEST(test_cancel) {
 }
 END_TEST
 
+/* Every token on a midpoint, which the format lets a double hold: 1 + u and 1 + 3 u, to even. */
+START_TEST(test_tied_midpoints) {
+  static duel duel;
+  memset(&duel, 0, sizeof duel);
+  duel.dtype = M3IDX_BF16;
+  duel.q[0] = 1.0f;
+  duel.q[9] = duel.q[70] = 0x1p-12f;
+  for (int t = 0; t < SIZE; t++) {
+    duel.k[0][t][0] = duel.k[1][t][0] = 1.0f;
+    duel.k[0][t][9] = duel.k[1][t][9] = 0x1p-12f;
+    duel.k[1][t][70] = 0x1p-11f;
+  }
+  check(&duel, 0x3f800000u, 0x3f800002u, 1);
+}
+END_TEST
+
 /* 1 + 2^-24 + 2^-54, which a double rounds to the midpoint below: the dot is a multiple of 2^-54, so a double holds
  * it exactly only if it is not above 1/2. */
 START_TEST(test_inexact_double) {
@@ -377,6 +393,7 @@ int main(void) {
   tcase_add_test(tcase, test_skipping);
   tcase_add_loop_test(tcase, test_midpoints, 0, 3);
   tcase_add_loop_test(tcase, test_cancel, 0, 6);
+  tcase_add_test(tcase, test_tied_midpoints);
   tcase_add_test(tcase, test_inexact_double);
   tcase_add_test(tcase, test_overflow);
   tcase_add_test(tcase, test_environment);
