@@ -25,6 +25,7 @@ struct {
   size_t shared;
   hipStream_t stream;
 } pushed;
+hipError_t last = hipSuccess;
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -59,7 +60,7 @@ EXPORT hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 group, void 
       printf("launch %s %u %u\n", kernels[i].name, grid.x, group.x);
       return hipSuccess;
     }
-  return hipErrorInvalidDeviceFunction;
+  return last = hipErrorInvalidDeviceFunction;
 }
 
 EXPORT hipError_t hipGetDeviceCount(int *count) {
@@ -102,5 +103,9 @@ EXPORT hipError_t hipMemcpyAsync(void *to, const void *from, size_t bytes, hipMe
   return hipMemcpy(to, from, bytes, kind);
 }
 EXPORT hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
-EXPORT hipError_t hipGetLastError() { return hipSuccess; }
+EXPORT hipError_t hipGetLastError() {
+  const hipError_t error = last;
+  last = hipSuccess;
+  return error;
+}
 EXPORT const char *hipGetErrorString(hipError_t) { return "an error of the fake"; }
