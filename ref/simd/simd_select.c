@@ -12,26 +12,52 @@
 #include "ref_rows.h"
 #include "simd_run.h"
 
-/* ---- the accumulator: a descending list ---- */
+/* ---- the accumulator: K keys in no order, of which the least is known ----
+ * A key that enters takes the place of the least, without a branch that depends on where it ranks. */
 
 int64_t simd_best_room(int64_t topk) { return topk; }
 
 void simd_best_clear(simd_best *best, uint64_t *room, int64_t topk) {
-  best->topk = topk;
-  best->floor = 0;
-  best->key = room;
+  *best = (simd_best){.topk = topk, .key = room};
   memset(room, 0, (size_t)topk * sizeof *room);
 }
 
-void simd_best_offer(simd_best *best, uint64_t key) {
-  int64_t at = best->topk - 1;
-  if (key <= best->floor) return;
-  for (; at > 0 && best->key[at - 1] < key; at--) best->key[at] = best->key[at - 1];
-  best->key[at] = key;
-  best->floor = best->key[best->topk - 1];
+static void find_least(simd_best *best) {
+  uint64_t least[2] = {UINT64_MAX, UINT64_MAX};
+  int64_t at[2] = {0, 0}; /* two chains, for the processor's sake */
+  for (int64_t i = 0; i + 2 <= best->topk; i += 2)
+    for (int j = 0; j < 2; j++) {
+      const int less = best->key[i + j] < least[j];
+      least[j] = less ? best->key[i + j] : least[j];
+      at[j] = less ? i + j : at[j];
+    }
+  if (best->topk % 2 && best->key[best->topk - 1] < least[0]) {
+    least[0] = best->key[best->topk - 1];
+    at[0] = best->topk - 1;
+  }
+  best->least = least[1] < least[0] ? at[1] : at[0];
+  best->floor = best->key[best->least];
 }
 
-void simd_best_finish(simd_best *best) { (void)best; }
+void simd_best_offer(simd_best *best, uint64_t key) {
+  if (key <= best->floor) return;
+  if (best->held < best->topk) {
+    best->key[best->held++] = key;
+    if (best->held == best->topk) find_least(best);
+    return;
+  }
+  best->key[best->least] = key;
+  find_least(best);
+}
+
+void simd_best_finish(simd_best *best) {
+  for (int64_t i = 1; i < best->held; i++) {
+    const uint64_t key = best->key[i];
+    int64_t at = i;
+    for (; at > 0 && best->key[at - 1] < key; at--) best->key[at] = best->key[at - 1];
+    best->key[at] = key;
+  }
+}
 
 /* ---- the operation ---- */
 

@@ -15,8 +15,9 @@
 
 typedef struct simd_best {
   int64_t topk;
-  uint64_t floor; /* a key at or below it changes nothing: 0 until K keys are held, then the least of them */
-  uint64_t *key;  /* room of the caller */
+  uint64_t floor;      /* a key at or below it changes nothing: 0 until K keys are held, then the least of them */
+  uint64_t *key;       /* room of the caller; in no order before simd_best_finish() */
+  int64_t held, least; /* keys, and once they are K the place of the floor */
 } simd_best;
 
 /* Keys that simd_best needs room for. */
