@@ -23,6 +23,11 @@ namespace hipk {
 /* Rows of the table of approximate dots; the odd 16 keeps teams that read different rows on different banks. */
 constexpr int DOT_PITCH = SCORE_TOKENS + 16;
 
+/* E, from `growth` >= L u / (1 - L u), A and M. */
+HIPK_DEVICE double filter_error(double growth, float q_size, float largest, int dim) {
+  return growth * static_cast<double>(q_size) * static_cast<double>(largest) + dim * 0x1p-149;
+}
+
 HIPK_DEVICE float wave_max(float x) {
   if constexpr (WAVE == 64) x = larger(x, shuffle_xor<WAVE / 2>(x));
   x = larger(x, shuffle_xor<16>(x));
@@ -76,8 +81,11 @@ template <m3idx_dtype T> struct chunk_filter {
     }
   }
 
-  /* Rows row..row+Rows-1 of q.  With Measure it returns this lane's part of M, else 0. */
-  template <int Rows, bool Measure> HIPK_DEVICE float dots(lds<float> q, lds<float> out, int row) const {
+  /* Dots of rows row..row+Rows-1 of q with the wave's tokens, into dots[row][token], and the largest finite one that
+   * the row sees into bests[row]; lane r mod 16 brings `rest`, the tokens of this tile that row r sees.  With Measure
+   * it returns this lane's part of M, else 0. */
+  template <int Rows, bool Measure>
+  HIPK_DEVICE float filter(lds<float> q, lds<float> dots, lds<float> bests, int row, int32_t rest) const {
     float query[Rows][CHUNK], sum[Rows][LOADS], largest = 0;
     HIPK_UNROLL
     for (int r = 0; r < Rows; r++) {
@@ -99,33 +107,39 @@ template <m3idx_dtype T> struct chunk_filter {
         for (int r = 0; r < Rows; r++) sum[r][j] = fused(query[r][e], key[e], sum[r][j]);
       }
     }
-    const int mine = token_of((lane_index() & (LANES - 1)) * LOADS / LANES);
+    const int token = token_of((lane_index() & (LANES - 1)) * LOADS / LANES);
     HIPK_UNROLL
     for (int r = 0; r < Rows; r++) {
-      fold_lanes<LOADS, LANES / 2>(sum[r]);
-      if ((lane_index() & 1) == 0) out[(row + r) * DOT_PITCH + mine] = sum[r][0];
+      fold_lanes<LOADS, LANES / 2>(sum[r]); /* lanes 2 i and 2 i + 1 have the same */
+      const float dot = sum[r][0];
+      const bool counts = token < shuffle(rest, row + r) && dot - dot == 0;
+      const float best = wave_max(counts ? dot : bits_float(BITS_MINUS_INF));
+      if ((lane_index() & 1) == 0) dots[(row + r) * DOT_PITCH + token] = dot;
+      if (lane_index() == 0) bests[row + r] = best;
     }
     return largest;
   }
 
   /* Two rows at a time: of more, the sums and queries of one pass would take the registers of another group. */
-  HIPK_DEVICE float run(const score_view &, lds<float> q, lds<float> out, int rows, gptr<const unsigned char>,
-                        int) const {
-    if (rows == 1) return dots<1, true>(q, out, 0);
-    const float largest = dots<2, true>(q, out, 0);
+  HIPK_DEVICE float run(lds<float> q, lds<float> dots, lds<float> bests, int rows, int32_t rest) const {
+    if (rows == 1) return filter<1, true>(q, dots, bests, 0, rest);
+    const float largest = filter<2, true>(q, dots, bests, 0, rest);
     HIPK_ROLLED
-    for (int row = 2; row < rows; row += 2) dots<2, false>(q, out, row);
+    for (int row = 2; row < rows; row += 2) filter<2, false>(q, dots, bests, row, rest);
     return largest;
   }
 
-  /* This lane's share of a key, as its team of 16 evaluates it. */
-  static HIPK_DEVICE void fetch_team(const score_view &v, gptr<const unsigned char> page, int token, int lane,
-                                     float (&key)[TEAM_ELEMS]) {
-    decode_chunk<T>(load<chunk<T>>(page, (token * v.k_stride_token + lane * CHUNK) * bytes_of(T)), key);
-  }
-  static HIPK_DEVICE void query_team(lds<float> q, int row, int lane, const score_view &, float (&query)[TEAM_ELEMS]) {
+  /* This lane's chunk of the key that its team loaded with `load`, the same in all lanes. */
+  HIPK_DEVICE void key_of(int load, float (&key)[CHUNK]) const {
+    chunk<T> bits = raw[0];
     HIPK_UNROLL
-    for (int e = 0; e < TEAM_ELEMS; e++) query[e] = q[row * DIM + lane * TEAM_ELEMS + e];
+    for (int j = 1; j < LOADS; j++)
+      if (load == j) bits = raw[j];
+    decode_chunk<T>(bits, key);
+  }
+  static HIPK_DEVICE void query_team(lds<float> q, int row, int lane, float (&query)[CHUNK]) {
+    HIPK_UNROLL
+    for (int e = 0; e < CHUNK; e++) query[e] = q[row * DIM + lane * CHUNK + e];
   }
 };
 
@@ -134,15 +148,14 @@ template <class Code> struct plain_filter {
   static constexpr double GROWTH = (SCORE_MAX_DIM + 1) * 0x1p-24; /* > L u / (1 - L u), L = 256 */
   static constexpr int TEAM_ELEMS = SCORE_MAX_DIM / 16;
 
-  HIPK_DEVICE void fetch(const score_view &, gptr<const unsigned char>, int) {}
-
   static HIPK_DEVICE float element(const score_view &v, gptr<const unsigned char> page, int token, int d) {
     const int64_t at = token * v.k_stride_token + d * v.k_stride_dim;
     return decode_as(load<Code>(page, at * static_cast<int64_t>(sizeof(Code))), v.k_format);
   }
 
-  HIPK_DEVICE float run(const score_view &v, lds<float> q, lds<float> out, int rows, gptr<const unsigned char> page,
-                        int tokens) const {
+  /* The rows' dots with all of the tile's tokens, dealt to the group; returns this lane's part of M. */
+  static HIPK_DEVICE float run(const score_view &v, lds<float> q, lds<float> out, int rows,
+                               gptr<const unsigned char> page, int tokens) {
     const int token = thread_index() % SCORE_TOKENS;
     float largest = 0;
     if (token >= tokens) return largest;

@@ -43,6 +43,9 @@ score_view view_score(const hipk_device *device, const m3idx_batch *batch, const
 m3idx_status score_supported(m3idx_context *ctx, const char *op, const score_view &view, const m3idx_batch *batch);
 void run_score(const hipk_launch *at, const score_view &view, m3idx_dtype k_dtype);
 
+/* hip_score_chunk.hip: keys that lie as chunk_filter loads them. */
+void launch_chunk_score(const hipk_launch *at, const score_view &view, int64_t groups, m3idx_dtype k_dtype);
+
 /* The request and blocks of a program; empty past the work. */
 HIPK_DEVICE m3idx_work work_of(const score_view &v, int32_t program) {
   const int32_t block_size = 1 << v.batch.block_shift;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decode scores of every visible block (S3), exact.
+ * Decode scores of every visible block (S3), exact, for any format, strides, head dim and block size; and the
+ * choice between this kernel and the one of hip_score_chunk.hip.
  *
- * A program (workgroup) owns blocks of one request (S8.3 or S8.4) and scores each key tile for all of the
- * request's rows and heads, 16 at a time.  The tile's keys are in registers, the next tile's already on the way.
- * Filter (hip_filter.h), one barrier, then a team of 16 lanes a row finds the few tokens that the filter's bound
- * leaves and evaluates them exactly (hip_exact.h), while the other waves go on with the next tile; the table of
- * approximate dots is double for that.  Nothing is carried from block to block.
+ * A program (workgroup) owns blocks of one request (S8.3 or S8.4), for 16 rows and heads at a time.  Filter
+ * (hip_filter.h), one barrier, then a team of 16 lanes a row finds the few tokens that the filter's bound leaves
+ * and evaluates them exactly (hip_exact.h), while the other waves go on with the next tile; the table of
+ * approximate dots is double for that.
  */
-#include "hip_exact.h"
-#include "hip_filter.h"
+#include "hip_stage_rows.h"
 
 namespace hipk {
 
@@ -28,32 +27,6 @@ HIPK_DEVICE team_row place_team(const score_view &v, int32_t request, int32_t in
   t.keys = keys_seen(static_cast<int64_t>(seq_len) - v.batch.decode_query_len + step, seq_len);
   t.blocks = blocks_of(t.keys, v.batch.block_shift);
   return t;
-}
-
-/* Queries of the program's rows as binary32, missing rows as zeros, and A = sum |q| of each. */
-template <class F>
-HIPK_DEVICE void stage_queries(const score_view &v, int32_t request, int32_t first, int rows, lds<float> q,
-                               lds<float> q_size) {
-  const gptr<const unsigned char> from = global(static_cast<const unsigned char *>(v.q));
-  for (int i = thread_index(); i < (rows + 3) / 4 * 4 * F::DIM; i += SCORE_THREADS) {
-    const int row = i / F::DIM, d = i % F::DIM;
-    float x = 0;
-    if (row < rows && d < v.dim) {
-      const int64_t step = (first + row) / v.heads, head = (first + row) % v.heads;
-      const int64_t at = (static_cast<int64_t>(request) * v.batch.decode_query_len + step) * v.q_stride_row +
-                         head * v.q_stride_head + d * v.q_stride_dim;
-      x = decode_as(load_code(from, at, v.q_format.bytes), v.q_format);
-    }
-    q[i] = x;
-  }
-  barrier();
-  const int row = thread_index() / TEAM;
-  double size = 0;
-  if (row < rows)
-    for (int d = team_lane(); d < v.dim; d += TEAM) size += magnitude(q[row * F::DIM + d]);
-  size = team_sum(size);
-  /* 20 roundings of binary64 and one of binary32, all made good by the factor. */
-  if (row < rows && team_lane() == 0) q_size[row] = static_cast<float>(size * (1 + 0x1p-20));
 }
 
 /* The finite approximate dots of a row that matter, one bit for each of a lane's tokens lane + 16 i. */
@@ -81,8 +54,7 @@ HIPK_DEVICE uint32_t candidates(lds<float> dots, int visible, double error) {
 
 /* The largest exact dot of the team's candidates, rounded; all lanes of the wave together. */
 template <class F>
-HIPK_DEVICE uint32_t resolve(const score_view &v, lds<float> q, int row, uint32_t mask,
-                             gptr<const unsigned char> page) {
+HIPK_DEVICE float resolve(const score_view &v, lds<float> q, int row, uint32_t mask, gptr<const unsigned char> page) {
   float query[F::TEAM_ELEMS], best = bits_float(BITS_MINUS_INF);
   bool any = false;
   F::query_team(q, row, team_lane(), v, query);
@@ -104,26 +76,7 @@ HIPK_DEVICE uint32_t resolve(const score_view &v, lds<float> q, int row, uint32_
     }
     if (team_lane() == source) mask &= mask - 1;
   }
-  if (!any) return BITS_NAN;
-  best = v.scale == 1.0f ? best : best * v.scale;
-  return best == 0 ? 0 : float_bits(best); /* S3.4 */
-}
-
-/* Columns past the last block of every request, dealt to all programs. */
-HIPK_DEVICE void fill_tail(const score_view &v) {
-  constexpr int SPAN = 1024;
-  const int32_t spans = m3idx_ceil_div(v.max_block, SPAN);
-  const int64_t items = static_cast<int64_t>(v.batch.rows) * v.heads * spans;
-  for (int64_t item = group_index(); item < items; item += group_count()) {
-    const int32_t begin = static_cast<int32_t>(item % spans) * SPAN;
-    const int64_t pick = item / spans, row = pick / v.heads, head = pick % v.heads;
-    const int32_t request = static_cast<int32_t>(row / v.batch.decode_query_len);
-    const int32_t live = m3idx_request_blocks(global(v.batch.seq_lens)[request], 1 << v.batch.block_shift);
-    const int32_t end = m3idx_min_i32(begin + SPAN, v.max_block);
-    const gptr<float> score = global(v.score) + (head * v.score_stride_head + row * v.score_stride_row);
-    for (int32_t c = m3idx_max_i32(begin, live) + thread_index(); c < end; c += SCORE_THREADS)
-      score[c] = bits_float(BITS_MINUS_INF);
-  }
+  return any ? best : bits_float(BITS_NAN);
 }
 
 /* One team's row of one block, from approximate dots to the score; all lanes of the wave together. */
@@ -137,15 +90,16 @@ HIPK_DEVICE void finish_rows(const score_view &v, int32_t request, int32_t block
   for (int w = 0; w < SCORE_WAVES; w++) largest = larger(largest, key_size[w]);
   const int32_t rest = at.keys - (block << v.batch.block_shift);
   const int visible = mine ? m3idx_min_i32(1 << v.batch.block_shift, rest) : 0;
-  const double error = F::GROWTH * (mine ? static_cast<double>(q_size[row]) : 0.0) * largest + v.dim * 0x1p-149;
+  const double error = filter_error(F::GROWTH, q_size[row], largest, v.dim);
   const uint32_t mask = candidates(dots + row * DOT_PITCH, visible, error);
-  const uint32_t bits = resolve<F>(v, q, mine ? row : 0, mask, page);
+  const float best = resolve<F>(v, q, mine ? row : 0, mask, page);
   if (!mine || team_lane() != 0) return;
   const gptr<float> score = global(v.score) + (at.head * v.score_stride_head + at.row * v.score_stride_row);
-  score[block] = bits_float(block < at.blocks ? forced_bits(bits, block, at.blocks, v.forced) : BITS_MINUS_INF);
+  score[block] = block_score(v, best, block, at.blocks);
 }
 
-template <class F> HIPK_KERNEL(SCORE_THREADS) score_decode(score_view v) {
+template <class Code> HIPK_KERNEL(SCORE_THREADS) score_plain(score_view v) {
+  using F = plain_filter<Code>;
   HIPK_LDS(float, q, SCORE_ROWS *F::DIM);
   HIPK_LDS(float, q_size, SCORE_ROWS);
   HIPK_LDS(float, dots, 2 * SCORE_ROWS * DOT_PITCH);
@@ -161,27 +115,15 @@ template <class F> HIPK_KERNEL(SCORE_THREADS) score_decode(score_view v) {
   const gptr<const int32_t> table = global(v.block_table) + work.request * v.block_table_stride;
   const gptr<const unsigned char> keys = global(static_cast<const unsigned char *>(v.keys));
   const int64_t page_bytes = v.k_stride_page * v.k_format.bytes;
-
-  /* Keys are on the way one tile ahead, page numbers two. */
-  F tile;
-  gptr<const unsigned char> next = keys + table[work.blocks.begin] * page_bytes;
-  tile.fetch(v, next, seq_len - (work.blocks.begin << v.batch.block_shift));
-  int32_t ahead = work.blocks.begin + 1 < work.blocks.end ? static_cast<int32_t>(table[work.blocks.begin + 1]) : 0;
   stage_queries<F>(reread(v), work.request, first, rows, q, q_size);
   barrier();
 
   for (int32_t block = work.blocks.begin; block < work.blocks.end; block++) {
     const int buffer = (block - work.blocks.begin) & 1;
-    const F held = tile;
-    const gptr<const unsigned char> page = next;
+    const gptr<const unsigned char> page = keys + table[block] * page_bytes;
     const int tokens = m3idx_min_i32(1 << v.batch.block_shift, seq_len - (block << v.batch.block_shift));
-    if (block + 1 < work.blocks.end) {
-      next = keys + ahead * page_bytes;
-      tile.fetch(v, next, seq_len - ((block + 1) << v.batch.block_shift));
-      if (block + 2 < work.blocks.end) ahead = table[block + 2];
-    }
     const lds<float> out = dots + buffer * SCORE_ROWS * DOT_PITCH;
-    const float size = wave_max(held.run(reread(v), q, out, rows, page, tokens));
+    const float size = wave_max(F::run(reread(v), q, out, rows, page, tokens));
     if (lane_index() == 0) key_size[buffer * SCORE_WAVES + wave_index()] = size;
     barrier();
 
@@ -191,10 +133,6 @@ template <class F> HIPK_KERNEL(SCORE_THREADS) score_decode(score_view v) {
       finish_rows<F>(reread(v), work.request, block, first, rows, turn * WAVE_TEAMS + lane_index() / TEAM, q, q_size,
                      out, key_size + buffer * SCORE_WAVES, page);
   }
-}
-
-template <class F> static void launch_score(const hipk_launch *at, const score_view &v, int64_t groups) {
-  launch(score_decode<F>, groups, SCORE_THREADS, at->stream, v);
 }
 
 /* Whether the keys lie as chunk_filter loads them. */
@@ -249,19 +187,10 @@ void run_score(const hipk_launch *at, const score_view &v, m3idx_dtype k_dtype) 
   const int64_t programs =
       v.budget ? m3idx_balanced_grid(requests, v.budget) : static_cast<int64_t>(requests) * v.chunks;
   const int64_t groups = programs * v.row_groups;
-  if (!in_chunks(v)) {
-    if (v.k_format.bytes == 1) return launch_score<plain_filter<uint8_t>>(at, v, groups);
-    if (v.k_format.bytes == 2) return launch_score<plain_filter<uint16_t>>(at, v, groups);
-    return launch_score<plain_filter<uint32_t>>(at, v, groups);
-  }
-  switch (k_dtype) {
-  case M3IDX_F16: return launch_score<chunk_filter<M3IDX_F16>>(at, v, groups);
-  case M3IDX_BF16: return launch_score<chunk_filter<M3IDX_BF16>>(at, v, groups);
-  case M3IDX_E4M3FN: return launch_score<chunk_filter<M3IDX_E4M3FN>>(at, v, groups);
-  case M3IDX_E4M3FNUZ: return launch_score<chunk_filter<M3IDX_E4M3FNUZ>>(at, v, groups);
-  case M3IDX_E5M2: return launch_score<chunk_filter<M3IDX_E5M2>>(at, v, groups);
-  default: return launch_score<chunk_filter<M3IDX_E5M2FNUZ>>(at, v, groups);
-  }
+  if (in_chunks(v)) return launch_chunk_score(at, v, groups, k_dtype);
+  if (v.k_format.bytes == 1) return launch(score_plain<uint8_t>, groups, SCORE_THREADS, at->stream, v);
+  if (v.k_format.bytes == 2) return launch(score_plain<uint16_t>, groups, SCORE_THREADS, at->stream, v);
+  return launch(score_plain<uint32_t>, groups, SCORE_THREADS, at->stream, v);
 }
 
 } // namespace hipk

@@ -226,7 +226,7 @@ END_TEST
 START_TEST(parts_merge) {
   enum { ROWS = 3, HEADS = 2, BLOCKS = 700 };
   const int64_t topk = (int64_t[]){1, 5, 16, 100, 128}[_i], cuts = 1 + _i * 3;
-  const m3idx_contract contract = contract_at(_i + 3);
+  const m3idx_contract contract = contract_at(_i + 1);
   int32_t n[ROWS] = {BLOCKS, 333, 1};
   static float score[HEADS * ROWS * BLOCKS];
   simt_rng rng = {(uint64_t)_i};
