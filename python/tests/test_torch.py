@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch tensors and the custom operators: the same bytes as numpy, opcheck, torch.compile, and vLLM's call sites."""
 
+import re
 import shutil
 import subprocess
 import sys
+import textwrap
+from pathlib import Path
 
 import m3idx
 import pytest
@@ -269,3 +272,30 @@ def test_gradients_stop_here():
     assert not m3idx.index_score(**d).requires_grad
     with pytest.raises(RuntimeError):
         ops.index_score(**d).sum().backward()
+
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "judge_torch.py"
+
+
+def test_the_example_judges_a_torch_implementation(tool):
+    """Its float32 implementation is honest under --arith f32 and is not exact."""
+    pytest.importorskip("safetensors")
+    command = [sys.executable, EXAMPLE, "--m3idx", tool.path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run([*command, "--arith", "exact"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_the_tutorial_prints_what_it_shows():
+    """The indented blocks of docs/TUTORIAL-SERVER.md, from each program to its output."""
+    page = (EXAMPLE.parents[2] / "docs" / "TUTORIAL-SERVER.md").read_text()
+    blocks, program, shown = re.findall(r"(?:^    .*\n|^\n)+", page, flags=re.M), "", ""
+    for block in re.split(r"\n(?=    (?:request 0|in place:|import ))", "\n".join(blocks)):
+        if re.match(r"    import (torch, m3idx|m3idx\.torch)\n", block):
+            program += textwrap.dedent(block) + "\n"
+        elif re.match(r"    (request 0|in place)", block):
+            shown += "".join(textwrap.dedent(line + "\n") for line in block.split("\n\n")[0].splitlines())
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert shown.count("\n") == 5
+    assert done.stdout == shown, done.stderr
