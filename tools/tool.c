@@ -37,7 +37,7 @@ int tool_exit_status(m3idx_status status) {
 
 void tool_begin(tool_args *a, int argc, const char **argv, const struct poptOption *options, const char *usage,
                 void (*more_help)(FILE *out)) {
-  *a = (tool_args){.verb = argv[0], .more_help = more_help};
+  *a = (tool_args){.verb = argv[0], .more_help = more_help, .noun = "file"};
   a->popt = poptGetContext(NULL, argc, argv, options, 0);
   poptSetOtherOptionHelp(a->popt, usage);
 }
@@ -46,12 +46,12 @@ static int take_files(tool_args *a, int files) {
   const char *file;
   while ((file = poptGetArg(a->popt))) {
     if (a->num_files == files)
-      return tool_fail(a->verb, EXIT_USAGE, "%s: one argument too many, %d file%s wanted (see --help)", file, files,
-                       files == 1 ? "" : "s");
+      return tool_fail(a->verb, EXIT_USAGE, "%s: one argument too many, %d %s%s wanted (see --help)", file, files,
+                       a->noun, files == 1 ? "" : "s");
     a->files[a->num_files++] = file;
   }
   if (a->num_files < files)
-    return tool_fail(a->verb, EXIT_USAGE, "%d of %d file%s given (see --help)", a->num_files, files,
+    return tool_fail(a->verb, EXIT_USAGE, "%d of %d %s%s given (see --help)", a->num_files, files, a->noun,
                      files == 1 ? "" : "s");
   return EXIT_OK;
 }
@@ -82,7 +82,7 @@ void tool_end(tool_args *a) {
 
 int tool_integer(const char *verb, const char *option, const char *text, int min, int max, int *out) {
   const char *digits = text + (*text == '-');
-  long value = strtol(text, NULL, 10); /* saturates */
+  long long value = strtoll(text, NULL, 10); /* saturates */
   if (!*digits || strspn(digits, "0123456789") != strlen(digits) || value < min || value > max)
     return tool_fail(verb, EXIT_USAGE, "--%s %s: must be %d..%d", option, text, min, max);
   *out = (int)value;
@@ -101,6 +101,7 @@ int tool_write(const char *verb, const char *path, const case_file *file) {
   sigemptyset(&wait);
   for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++) sigaddset(&wait, interrupts[i]);
   sigprocmask(SIG_BLOCK, &wait, &before);
+  signal(SIGXFSZ, SIG_IGN); /* a write past the limit then fails, and says so */
   int bad = casefile_write(path, file, why);
   sigprocmask(SIG_SETMASK, &before, NULL);
   return bad ? tool_fail(verb, EXIT_USAGE, "%s", why) : EXIT_OK;

@@ -49,6 +49,7 @@ typedef struct tool_args {
   const char *verb;
   void (*more_help)(FILE *out); /* after the options; may be NULL */
   const char *files[2];         /* arguments that are no options */
+  const char *noun;             /* what messages call one of them */
   int num_files;
   int status; /* exit status after tool_next() returned -1: EXIT_OK to go on, else to leave; see done */
   bool done;  /* help was printed */

@@ -123,12 +123,9 @@ static int take(const char *verb, inputs *in, input key, const char *text) {
     in->value[key] = dtype;
     return EXIT_OK;
   }
-  char *end;
-  long long value = strtoll(text, &end, 10);
-  if (strspn(text, "0123456789") != strlen(text) || !*text || value > INT32_MAX)
-    return tool_fail(verb, EXIT_USAGE, "--%s %s: must be 0..%ld", keys[key].key, text, (long)INT32_MAX);
+  int value = 0, status = tool_integer(verb, keys[key].key, text, key == COMPUTE_UNITS, INT32_MAX, &value);
   in->value[key] = value;
-  return EXIT_OK;
+  return status;
 }
 
 static void print(const json_t *object, bool json) {
@@ -178,6 +175,7 @@ int verb_policy(int argc, const char **argv) {
   inputs in = {{0}, {0}};
   bool json = false;
   tool_begin(&a, argc, argv, options, "decode-topk|decode-score|decode-budget|prefill-score", more_help);
+  a.noun = "policy";
   for (int val, status = EXIT_OK; status == EXIT_OK && (val = tool_next(&a, 1)) >= 0;) {
     char *text = poptGetOptArg(a.popt);
     if (val == JSON)

@@ -17,6 +17,11 @@ expect 2 limited "$m3idx" gen "${case_line[@]}" --seed 1 -o out/kept
 says "out/kept: cannot write: File too large"
 expect 2 limited "$m3idx" run case -o out/kept --backend ref
 says "out/kept: cannot write: File too large"
+# The same where the system kills who writes too much, as it does by default.
+# shellcheck disable=SC2317  # expect calls it
+killed() { (ulimit -f 64; exec "$@"); }
+expect 2 killed "$m3idx" gen "${case_line[@]}" --seed 1 -o out/kept
+says "out/kept: cannot write: File too large"
 # The input is bad, or the backend cannot.
 expect 2 "$m3idx" gen "${case_line[@]}" --topk 0 -o out/kept
 expect 2 "$m3idx" run /dev/null -o out/kept

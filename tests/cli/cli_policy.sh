@@ -67,6 +67,15 @@ for bad in -1 4x "" 2147483648 99999999999999999999; do
   expect 2 "$m3idx" policy decode-topk "${topk[@]:2}" --max-block "$bad"
   says "--max-block $bad: must be 0..2147483647"
 done
+cus=(--max-query-len 8192 --max-seq-len 8192 --reqs 1 --heads 1 --arch gfx942)
+for bad in 0 -1 2147483648; do
+  expect 2 "$m3idx" policy prefill-score "${cus[@]}" --compute-units "$bad"
+  says "--compute-units $bad: must be 1..2147483647"
+done
+expect 2 "$m3idx" policy
+says "0 of 1 policy given"
+expect 2 "$m3idx" policy decode-topk prefill-score "${topk[@]}"
+says "prefill-score: one argument too many, 1 policy wanted"
 expect 2 "$m3idx" policy decode-score --reqs 1 --head-dim 128 --q-dtype fp8 --k-dtype bf16 --arch gfx950
 says "--q-dtype fp8: must be f32"
 finish
