@@ -65,7 +65,7 @@ static float random_tree(const float *q, const float *k, int n, uint64_t *state)
   struct {
     float value;
     int product; /* index, or -1 for a sum */
-  } bag[MAX_D], a, b;
+  } bag[MAX_D] = {{0, 0}}, a, b;
   for (int d = 0; d < n; d++) bag[d].product = d;
   for (int left = n; left > 1; left--) {
     int i = below(state, left);
