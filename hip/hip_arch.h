@@ -49,8 +49,6 @@ struct alignas(8) u32x2 {
 #ifndef HIPK_TARGET
 
 #define HIPK_KERNEL(threads) __global__ __launch_bounds__(threads) void
-/* Registers for two groups of 256 on a compute unit: two waves a SIMD. */
-#define HIPK_KERNEL_PAIR(threads) __global__ __launch_bounds__(threads, 2) void
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
 

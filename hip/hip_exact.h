@@ -9,6 +9,11 @@
  *     |sum - exact| <= 20u / (1 - 20u)^2 A,  and forming sum -+ E rounds by at most u |sum| <= 1.01 u A:
  * E = 32 u A = 2^-48 A bounds both.  If sum - E and sum + E round to one binary32 number, that is the score.
  *
+ * Else the sum may lie on a midpoint, which short significands often do.  A product of b significant bits is a multiple
+ * of a power of two that is at least |product| 2^-b; with m the least nonzero |product|, every product and every
+ * partial sum is a multiple of one power of two g >= m 2^-b.  If A <= m 2^(52 - b), which leaves a factor 2 for the
+ * roundings of A, all partial sums are below 2^53 g and so exact, and sum, rounded, is the score.
+ *
  * Else in a fixed-point number of 640 bits, bit 0 = 2^-298: lane i of the team holds 40 of its bits in a 64-bit
  * integer, adds its part of every product, and carries run once at the end.  |dot| < 2^(256+8) needs 562 bits;
  * a lane's integer stays below 256 * 2^40.
@@ -123,9 +128,31 @@ struct team_dot_result {
   bool nan;
 };
 
+HIPK_DEVICE double team_min(double x) {
+  double other = shuffle_xor<8>(x);
+  x = other < x ? other : x;
+  other = shuffle_xor<4>(x);
+  x = other < x ? other : x;
+  other = shuffle_xor<2>(x);
+  x = other < x ? other : x;
+  other = shuffle_xor<1>(x);
+  return other < x ? other : x;
+}
+
+/* Whether the binary64 sum of the team's products is exact: `size` is A, `ratio` 2^(52 - b). */
+template <int N> HIPK_DEVICE bool sum_is_exact(const double (&products)[N], double size, double ratio) {
+  double least = 0x1p1023;
+  HIPK_UNROLL
+  for (int i = 0; i < N; i++) {
+    const double p = products[i] < 0 ? -products[i] : products[i];
+    if (p != 0 && p < least) least = p;
+  }
+  return size <= team_min(least) * ratio;
+}
+
 /* Every lane of the wave takes part; the result is the same in all lanes of a team.  A team without work brings
- * zeros. */
-template <int N> HIPK_DEVICE team_dot_result team_dot(const float (&q)[N], const float (&k)[N]) {
+ * zeros.  `ratio`: 2^(52 - b) for products of b significant bits. */
+template <int N> HIPK_DEVICE team_dot_result team_dot(const float (&q)[N], const float (&k)[N], double ratio) {
   double products[N], sum = 0, size = 0;
   HIPK_UNROLL
   for (int i = 0; i < N; i++) {
@@ -142,7 +169,12 @@ template <int N> HIPK_DEVICE team_dot_result team_dot(const float (&q)[N], const
   result.value = low;
   const bool infinite = !result.nan && sum - sum != 0;
   if (infinite) result.value = sum > 0 ? bits_float(0x7f800000u) : bits_float(0xff800000u);
-  const bool open = !result.nan && !infinite && low != high;
+  bool open = !result.nan && !infinite && low != high;
+  if (ballot(open)) {
+    const bool exact = sum_is_exact(products, size, ratio);
+    if (open && exact) result.value = static_cast<float>(sum);
+    open = open && !exact;
+  }
   if (ballot(open)) {
     const float exact = wide_sum(products);
     if (open) result.value = exact;

@@ -20,13 +20,8 @@
 
 namespace hipk {
 
-/* Rows of the table of approximate dots; the odd 16 keeps teams that read different rows on different banks. */
+/* Rows of a wave's table of approximate dots; the odd 16 keeps teams that read different rows on different banks. */
 constexpr int DOT_PITCH = SCORE_TOKENS + 16;
-
-/* E, from `growth` >= L u / (1 - L u), A and M. */
-HIPK_DEVICE double filter_error(double growth, float q_size, float largest, int dim) {
-  return growth * static_cast<double>(q_size) * static_cast<double>(largest) + dim * 0x1p-149;
-}
 
 HIPK_DEVICE float wave_max(float x) {
   if constexpr (WAVE == 64) x = larger(x, shuffle_xor<WAVE / 2>(x));
@@ -60,86 +55,67 @@ template <int Count, int Mask, int Size> HIPK_DEVICE void fold_lanes(float (&v)[
 /* Keys of D = 128 and B = 128 in a format of 1 or 2 bytes, each key contiguous and aligned to a chunk. */
 template <m3idx_dtype T> struct chunk_filter {
   static constexpr int DIM = 128;
-  static constexpr int LANES = DIM / CHUNK;    /* lanes a key: a team */
-  static constexpr int AT_ONCE = WAVE / LANES; /* keys of one load of a wave */
-  static constexpr int WAVE_KEYS = SCORE_TOKENS / SCORE_WAVES;
-  static constexpr int LOADS = WAVE_KEYS / AT_ONCE;       /* 8 */
+  static constexpr int LANES = DIM / CHUNK;               /* lanes a key: a team */
+  static constexpr int AT_ONCE = WAVE / LANES;            /* keys of one load of a wave */
   static constexpr double GROWTH = (CHUNK + 5) * 0x1p-24; /* > L u / (1 - L u) for L = CHUNK + log2(LANES) */
   static constexpr int TEAM_ELEMS = CHUNK;
 
-  chunk<T> raw[LOADS];
-
-  static HIPK_DEVICE int token_of(int load) { return wave_index() * WAVE_KEYS + load * AT_ONCE + lane_index() / LANES; }
-
-  HIPK_DEVICE void fetch(const score_view &v, gptr<const unsigned char> page, int tokens) {
-    HIPK_UNROLL
-    for (int j = 0; j < LOADS; j++) {
-      const int token = token_of(j);
-      raw[j] = chunk<T>{};
-      if (token < tokens)
-        raw[j] = load<chunk<T>>(page, (token * v.k_stride_token + lane_index() % LANES * CHUNK) * bytes_of(T));
-    }
-  }
-
-  /* Dots of rows row..row+Rows-1 of q with the wave's tokens, into dots[row][token], and the largest finite one that
-   * the row sees into bests[row]; lane r mod 16 brings `rest`, the tokens of this tile that row r sees.  With Measure
-   * it returns this lane's part of M, else 0. */
-  template <int Rows, bool Measure>
-  HIPK_DEVICE float filter(lds<float> q, lds<float> dots, lds<float> bests, int row, int32_t rest) const {
-    float query[Rows][CHUNK], sum[Rows][LOADS], largest = 0;
+  /* Dots of rows row..row+Rows-1 of q with the tokens from..end-1 of a page, by one wave, into out[r * DOT_PITCH +
+   * token].  Returns this lane's part of M.  Entries up to the next multiple of 32 past `from` may be written too. */
+  template <int Rows>
+  static HIPK_DEVICE float dots(const score_view &v, lds<float> q, int row, lds<float> out,
+                                gptr<const unsigned char> page, int from, int end) {
+    /* Loads in flight: fewer where the rows' sums take the registers, so that more waves hide the latency. */
+    constexpr int LOADS = Rows == 1 ? 8 : 4, STEP = LOADS * AT_ONCE;
+    const int part = lane_index() % LANES, key_of = lane_index() / LANES;
+    const int64_t token_bytes = v.k_stride_token * bytes_of(T);
+    float query[Rows][CHUNK], largest = 0;
     HIPK_UNROLL
     for (int r = 0; r < Rows; r++) {
       HIPK_UNROLL
-      for (int e = 0; e < CHUNK; e++) query[r][e] = q[(row + r) * DIM + lane_index() % LANES * CHUNK + e];
+      for (int e = 0; e < CHUNK; e++) query[r][e] = q[(row + r) * DIM + part * CHUNK + e];
     }
-    HIPK_UNROLL
-    for (int j = 0; j < LOADS; j++) {
-      chunk<T> bits = raw[j];
-      forget(bits); /* or all keys of the tile would be decoded, and held, once for all rows */
-      float key[CHUNK];
-      decode_chunk<T>(bits, key);
+    HIPK_ROLLED
+    for (int base = from; base < end; base += STEP) {
+      chunk<T> raw[LOADS];
       HIPK_UNROLL
-      for (int r = 0; r < Rows; r++) sum[r][j] = 0;
+      for (int j = 0; j < LOADS; j++) {
+        const int token = base + j * AT_ONCE + key_of;
+        raw[j] = chunk<T>{};
+        if (token < end) raw[j] = load<chunk<T>>(page, token * token_bytes + part * CHUNK * bytes_of(T));
+      }
+      float sum[Rows][LOADS];
       HIPK_UNROLL
-      for (int e = 0; e < CHUNK; e++) {
-        if (Measure) largest = larger(largest, magnitude(key[e]));
+      for (int j = 0; j < LOADS; j++) {
+        float key[CHUNK];
+        decode_chunk<T>(raw[j], key);
         HIPK_UNROLL
-        for (int r = 0; r < Rows; r++) sum[r][j] = fused(query[r][e], key[e], sum[r][j]);
+        for (int r = 0; r < Rows; r++) sum[r][j] = 0;
+        HIPK_UNROLL
+        for (int e = 0; e < CHUNK; e++) {
+          largest = larger(largest, magnitude(key[e]));
+          HIPK_UNROLL
+          for (int r = 0; r < Rows; r++) sum[r][j] = fused(query[r][e], key[e], sum[r][j]);
+        }
+      }
+      const int mine = base + part * LOADS / LANES * AT_ONCE + key_of;
+      HIPK_UNROLL
+      for (int r = 0; r < Rows; r++) {
+        fold_lanes<LOADS, LANES / 2>(sum[r]);
+        if (part % (LANES / LOADS) == 0) out[r * DOT_PITCH + mine] = sum[r][0];
       }
     }
-    const int token = token_of((lane_index() & (LANES - 1)) * LOADS / LANES);
-    HIPK_UNROLL
-    for (int r = 0; r < Rows; r++) {
-      fold_lanes<LOADS, LANES / 2>(sum[r]); /* lanes 2 i and 2 i + 1 have the same */
-      const float dot = sum[r][0];
-      const bool counts = token < shuffle(rest, row + r) && dot - dot == 0;
-      const float best = wave_max(counts ? dot : bits_float(BITS_MINUS_INF));
-      if ((lane_index() & 1) == 0) dots[(row + r) * DOT_PITCH + token] = dot;
-      if (lane_index() == 0) bests[row + r] = best;
-    }
     return largest;
   }
 
-  /* Two rows at a time: of more, the sums and queries of one pass would take the registers of another group. */
-  HIPK_DEVICE float run(lds<float> q, lds<float> dots, lds<float> bests, int rows, int32_t rest) const {
-    if (rows == 1) return filter<1, true>(q, dots, bests, 0, rest);
-    const float largest = filter<2, true>(q, dots, bests, 0, rest);
-    HIPK_ROLLED
-    for (int row = 2; row < rows; row += 2) filter<2, false>(q, dots, bests, row, rest);
-    return largest;
+  /* This lane's share of a key, as its team of 16 evaluates it. */
+  static HIPK_DEVICE void fetch_team(const score_view &v, gptr<const unsigned char> page, int token, int lane,
+                                     float (&key)[TEAM_ELEMS]) {
+    decode_chunk<T>(load<chunk<T>>(page, (token * v.k_stride_token + lane * CHUNK) * bytes_of(T)), key);
   }
-
-  /* This lane's chunk of the key that its team loaded with `load`, the same in all lanes. */
-  HIPK_DEVICE void key_of(int load, float (&key)[CHUNK]) const {
-    chunk<T> bits = raw[0];
+  static HIPK_DEVICE void query_team(lds<float> q, int row, int lane, const score_view &, float (&query)[TEAM_ELEMS]) {
     HIPK_UNROLL
-    for (int j = 1; j < LOADS; j++)
-      if (load == j) bits = raw[j];
-    decode_chunk<T>(bits, key);
-  }
-  static HIPK_DEVICE void query_team(lds<float> q, int row, int lane, float (&query)[CHUNK]) {
-    HIPK_UNROLL
-    for (int e = 0; e < CHUNK; e++) query[e] = q[row * DIM + lane * CHUNK + e];
+    for (int e = 0; e < TEAM_ELEMS; e++) query[e] = q[row * DIM + lane * TEAM_ELEMS + e];
   }
 };
 
@@ -153,22 +129,20 @@ template <class Code> struct plain_filter {
     return decode_as(load<Code>(page, at * static_cast<int64_t>(sizeof(Code))), v.k_format);
   }
 
-  /* The rows' dots with all of the tile's tokens, dealt to the group; returns this lane's part of M. */
-  static HIPK_DEVICE float run(const score_view &v, lds<float> q, lds<float> out, int rows,
-                               gptr<const unsigned char> page, int tokens) {
-    const int token = thread_index() % SCORE_TOKENS;
+  template <int Rows>
+  static HIPK_DEVICE float dots(const score_view &v, lds<float> q, int row, lds<float> out,
+                                gptr<const unsigned char> page, int from, int end) {
     float largest = 0;
-    if (token >= tokens) return largest;
-    for (int row = thread_index() / SCORE_TOKENS * 4; row < rows; row += SCORE_THREADS / SCORE_TOKENS * 4) {
-      float sum[4] = {0, 0, 0, 0};
+    for (int token = from + lane_index(); token < end; token += WAVE) {
+      float sum[Rows] = {};
       for (int d = 0; d < v.dim; d++) {
         const float key = element(v, page, token, d);
         largest = larger(largest, magnitude(key));
         HIPK_UNROLL
-        for (int r = 0; r < 4; r++) sum[r] = fused(static_cast<float>(q[(row + r) * DIM + d]), key, sum[r]);
+        for (int r = 0; r < Rows; r++) sum[r] = fused(static_cast<float>(q[(row + r) * DIM + d]), key, sum[r]);
       }
       HIPK_UNROLL
-      for (int r = 0; r < 4; r++) out[(row + r) * DOT_PITCH + token] = sum[r];
+      for (int r = 0; r < Rows; r++) out[r * DOT_PITCH + token] = sum[r];
     }
     return largest;
   }

@@ -52,9 +52,12 @@ template <m3idx_dtype T> HIPK_DEVICE float decode(uint32_t code) {
 struct format_view {
   float rebias;                           /* 2^(127 - bias) */
   uint32_t magnitude_mask, inf, nan_from; /* magnitudes: of infinity, and of the least NaN; none = out of reach */
-  int32_t shift, bytes;
+  int32_t shift, bytes;                   /* shift: from a code's fraction to binary32's */
   bool negative_zero_is_nan;
 };
+
+/* Significant bits of a number of the format. */
+inline int significand_bits(const format_view &f) { return 24 - f.shift; }
 
 inline format_view view_format(m3idx_dtype t) {
   switch (t) {

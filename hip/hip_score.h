@@ -13,7 +13,7 @@
 
 namespace hipk {
 
-constexpr int SCORE_THREADS = 256, SCORE_WAVES = SCORE_THREADS / WAVE;
+constexpr int SCORE_WAVES = 4, SCORE_THREADS = SCORE_WAVES * WAVE;
 constexpr int SCORE_ROWS = 16;    /* rows and heads of one request that a program scores together */
 constexpr int SCORE_TOKENS = 128; /* the largest block */
 constexpr int SCORE_MAX_DIM = 256;
@@ -24,6 +24,7 @@ struct score_view {
       request_rows; /* request_rows: decode_query_len * heads; row j of them is (j / heads, j % heads) */
   const void *q, *keys;
   format_view q_format, k_format;
+  double exact_ratio; /* 2^(52 - b), b significant bits of a product (hip_exact.h) */
   int64_t q_stride_row, q_stride_head, q_stride_dim, k_stride_page, k_stride_token, k_stride_dim; /* elements */
   const int32_t *block_table;
   int64_t block_table_stride;
@@ -42,9 +43,6 @@ score_view view_score(const hipk_device *device, const m3idx_batch *batch, const
 /* M3IDX_OK, or a sentence why these shapes are not for the decode scorer. */
 m3idx_status score_supported(m3idx_context *ctx, const char *op, const score_view &view, const m3idx_batch *batch);
 void run_score(const hipk_launch *at, const score_view &view, m3idx_dtype k_dtype);
-
-/* hip_score_chunk.hip: keys that lie as chunk_filter loads them. */
-void launch_chunk_score(const hipk_launch *at, const score_view &view, int64_t groups, m3idx_dtype k_dtype);
 
 /* The request and blocks of a program; empty past the work. */
 HIPK_DEVICE m3idx_work work_of(const score_view &v, int32_t program) {

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decode scores of every visible block (S3), exact, for any format, strides, head dim and block size; and the
- * choice between this kernel and the one of hip_score_chunk.hip.
+ * Decode scores of every visible block (S3), exact.
  *
- * A program (workgroup) owns blocks of one request (S8.3 or S8.4), for 16 rows and heads at a time.  Filter
- * (hip_filter.h), one barrier, then a team of 16 lanes a row finds the few tokens that the filter's bound leaves
- * and evaluates them exactly (hip_exact.h), while the other waves go on with the next tile; the table of
- * approximate dots is double for that.
+ * A program (workgroup) owns blocks of one request (S8.3 or S8.4) and scores them for all of the request's rows and
+ * heads, 16 at a time.  A wave takes a block by itself, four rows a pass over its keys: the filter (hip_filter.h),
+ * then a team of 16 lanes a row finds the few tokens that the filter's bound leaves and evaluates them exactly
+ * (hip_exact.h).  No wave waits for another, so one wave's exact stage hides behind the others' loads.  Where a
+ * program has fewer blocks than waves, several waves share a block's tokens and the best of their exact maxima
+ * counts.  Nothing is carried from block to block.
  */
-#include "hip_stage_rows.h"
+#include <cmath>
+
+#include "hip_exact.h"
+#include "hip_filter.h"
 
 namespace hipk {
 
@@ -29,14 +33,42 @@ HIPK_DEVICE team_row place_team(const score_view &v, int32_t request, int32_t in
   return t;
 }
 
-/* The finite approximate dots of a row that matter, one bit for each of a lane's tokens lane + 16 i. */
-HIPK_DEVICE uint32_t candidates(lds<float> dots, int visible, double error) {
+/* Queries of the program's rows as binary32, missing rows as zeros, and A = sum |q| of each. */
+template <class F>
+HIPK_DEVICE void stage_queries(const score_view &v, int32_t request, int32_t first, int rows, lds<float> q,
+                               lds<float> q_size) {
+  const gptr<const unsigned char> from = global(static_cast<const unsigned char *>(v.q));
+  for (int i = thread_index(); i < (rows + 3) / 4 * 4 * F::DIM; i += SCORE_THREADS) {
+    const int row = i / F::DIM, d = i % F::DIM;
+    float x = 0;
+    if (row < rows && d < v.dim) {
+      const int64_t step = (first + row) / v.heads, head = (first + row) % v.heads;
+      const int64_t at = (static_cast<int64_t>(request) * v.batch.decode_query_len + step) * v.q_stride_row +
+                         head * v.q_stride_head + d * v.q_stride_dim;
+      x = decode_as(load_code(from, at, v.q_format.bytes), v.q_format);
+    }
+    q[i] = x;
+  }
+  barrier();
+  for (int begin = 0; begin < rows; begin += SCORE_THREADS / TEAM) {
+    const int row = begin + thread_index() / TEAM;
+    double size = 0;
+    if (row < rows)
+      for (int d = team_lane(); d < v.dim; d += TEAM) size += magnitude(q[row * F::DIM + d]);
+    size = team_sum(size);
+    /* 20 roundings of binary64 and one of binary32, all made good by the factor. */
+    if (row < rows && team_lane() == 0) q_size[row] = static_cast<float>(size * (1 + 0x1p-20));
+  }
+}
+
+/* The approximate dots of a row's tokens from..end-1 that matter, one bit for each of a lane's tokens lane + 16 i. */
+HIPK_DEVICE uint32_t candidates(lds<float> dots, int from, int end, double error) {
   float value[SCORE_TOKENS / TEAM], best = bits_float(BITS_MINUS_INF);
   HIPK_UNROLL
   for (int i = 0; i < SCORE_TOKENS / TEAM; i++) {
     const int token = i * TEAM + team_lane();
     value[i] = 0;
-    if (token < visible) {
+    if (token >= from && token < end) {
       value[i] = dots[token];
       if (value[i] - value[i] == 0) best = larger(best, value[i]);
     }
@@ -46,15 +78,17 @@ HIPK_DEVICE uint32_t candidates(lds<float> dots, int visible, double error) {
   uint32_t mask = 0;
   HIPK_UNROLL
   for (int i = 0; i < SCORE_TOKENS / TEAM; i++) {
+    const int token = i * TEAM + team_lane();
     const bool out = value[i] - value[i] == 0 && static_cast<double>(value[i]) < least;
-    if (i * TEAM + team_lane() < visible && !out) mask |= 1u << i;
+    if (token >= from && token < end && !out) mask |= 1u << i;
   }
   return mask;
 }
 
 /* The largest exact dot of the team's candidates, rounded; all lanes of the wave together. */
 template <class F>
-HIPK_DEVICE float resolve(const score_view &v, lds<float> q, int row, uint32_t mask, gptr<const unsigned char> page) {
+HIPK_DEVICE uint32_t resolve(const score_view &v, lds<float> q, int row, uint32_t mask,
+                             gptr<const unsigned char> page) {
   float query[F::TEAM_ELEMS], best = bits_float(BITS_MINUS_INF);
   bool any = false;
   F::query_team(q, row, team_lane(), v, query);
@@ -69,70 +103,139 @@ HIPK_DEVICE float resolve(const score_view &v, lds<float> q, int row, uint32_t m
       HIPK_UNROLL
       for (int e = 0; e < F::TEAM_ELEMS; e++) key[e] = 0;
     }
-    const team_dot_result dot = team_dot(query, key);
+    const team_dot_result dot = team_dot(query, key, v.exact_ratio);
     if (team && !dot.nan) {
       any = true;
       best = larger(best, dot.value);
     }
     if (team_lane() == source) mask &= mask - 1;
   }
-  return any ? best : bits_float(BITS_NAN);
+  if (!any) return BITS_NAN;
+  best = v.scale == 1.0f ? best : best * v.scale;
+  return best == 0 ? 0 : float_bits(best); /* S3.4 */
 }
 
-/* One team's row of one block, from approximate dots to the score; all lanes of the wave together. */
-template <class F>
-HIPK_DEVICE void finish_rows(const score_view &v, int32_t request, int32_t block, int32_t first, int rows, int row,
-                             lds<float> q, lds<float> q_size, lds<float> dots, lds<float> key_size,
-                             gptr<const unsigned char> page) {
-  const bool mine = row < rows;
-  const team_row at = place_team(v, request, first + row);
-  float largest = 0;
-  for (int w = 0; w < SCORE_WAVES; w++) largest = larger(largest, key_size[w]);
-  const int32_t rest = at.keys - (block << v.batch.block_shift);
-  const int visible = mine ? m3idx_min_i32(1 << v.batch.block_shift, rest) : 0;
-  const double error = filter_error(F::GROWTH, q_size[row], largest, v.dim);
-  const uint32_t mask = candidates(dots + row * DOT_PITCH, visible, error);
-  const float best = resolve<F>(v, q, mine ? row : 0, mask, page);
-  if (!mine || team_lane() != 0) return;
+/* Columns past the last block of every request, dealt to all programs. */
+HIPK_DEVICE void fill_tail(const score_view &v) {
+  constexpr int SPAN = 1024;
+  const int32_t spans = m3idx_ceil_div(v.max_block, SPAN);
+  const int64_t items = static_cast<int64_t>(v.batch.rows) * v.heads * spans;
+  for (int64_t item = group_index(); item < items; item += group_count()) {
+    const int32_t begin = static_cast<int32_t>(item % spans) * SPAN;
+    const int64_t pick = item / spans, row = pick / v.heads, head = pick % v.heads;
+    const int32_t request = static_cast<int32_t>(row / v.batch.decode_query_len);
+    const int32_t live = m3idx_request_blocks(global(v.batch.seq_lens)[request], 1 << v.batch.block_shift);
+    const int32_t end = m3idx_min_i32(begin + SPAN, v.max_block);
+    const gptr<float> score = global(v.score) + (head * v.score_stride_head + row * v.score_stride_row);
+    for (int32_t c = m3idx_max_i32(begin, live) + thread_index(); c < end; c += SCORE_THREADS)
+      score[c] = bits_float(BITS_MINUS_INF);
+  }
+}
+
+/* What a wave works on: the tokens from..end-1 of one block, and the rows of its program. */
+struct score_part {
+  int32_t request, block, first; /* first: the request row that row 0 of q is */
+  int rows, from, end;
+};
+
+HIPK_DEVICE void store_score(const score_view &v, int32_t request, int32_t block, int32_t index, uint32_t bits) {
+  const team_row at = place_team(v, request, index);
   const gptr<float> score = global(v.score) + (at.head * v.score_stride_head + at.row * v.score_stride_row);
-  score[block] = block_score(v, best, block, at.blocks);
+  score[block] = bits_float(block < at.blocks ? forced_bits(bits, block, at.blocks, v.forced) : BITS_MINUS_INF);
 }
 
-template <class Code> HIPK_KERNEL(SCORE_THREADS) score_plain(score_view v) {
-  using F = plain_filter<Code>;
+/* The largest exact dot of a part for row `row` of q, whose approximate dots are `dots`; a team a row, all lanes of
+ * the wave together.  NaN where the row sees no token of the part or nothing but NaN. */
+template <class F>
+HIPK_DEVICE uint32_t finish_row(const score_view &v, const score_part &part, int row, lds<float> q, lds<float> q_size,
+                                lds<float> dots, float largest, gptr<const unsigned char> page) {
+  const bool mine = row < part.rows;
+  const team_row at = place_team(v, part.request, part.first + row);
+  const int32_t visible = mine ? at.keys - (part.block << v.batch.block_shift) : 0;
+  const double error = F::GROWTH * (mine ? static_cast<double>(q_size[row]) : 0.0) * largest + v.dim * 0x1p-149;
+  const uint32_t mask = candidates(dots, part.from, m3idx_min_i32(part.end, visible), error);
+  return resolve<F>(v, q, mine ? row : 0, mask, page);
+}
+
+/* Waves that share a block: all of them have work, and each has a team's worth of tokens. */
+HIPK_DEVICE int waves_of_block(int32_t blocks, int block_size) {
+  int share = SCORE_WAVES;
+  while (share > 1 && (share * blocks > SCORE_WAVES || block_size / share < TEAM)) share /= 2;
+  return share;
+}
+
+HIPK_DEVICE int32_t page_of(const score_view &v, int32_t request, int32_t block) {
+  return global(v.block_table)[request * v.block_table_stride + block];
+}
+
+HIPK_DEVICE gptr<const unsigned char> page_at(const score_view &v, int32_t page) {
+  const int64_t page_bytes = v.k_stride_page * v.k_format.bytes;
+  return global(static_cast<const unsigned char *>(v.keys)) + page * page_bytes;
+}
+
+/* Rows: rows a pass, 1 or 4. */
+template <class F, int Rows> HIPK_KERNEL(SCORE_THREADS) score_decode(score_view v) {
   HIPK_LDS(float, q, SCORE_ROWS *F::DIM);
   HIPK_LDS(float, q_size, SCORE_ROWS);
-  HIPK_LDS(float, dots, 2 * SCORE_ROWS * DOT_PITCH);
-  HIPK_LDS(float, key_size, 2 * SCORE_WAVES);
+  HIPK_LDS(float, dots, SCORE_WAVES *Rows *DOT_PITCH);
+  HIPK_LDS(uint32_t, shared_best, SCORE_WAVES * SCORE_ROWS);
   constexpr int WAVE_TEAMS = WAVE / TEAM;
 
   if (v.fill) fill_tail(reread(v));
   const m3idx_work work = work_of(v, group_index() / v.row_groups);
   if (work.blocks.begin >= work.blocks.end) return;
-  const int32_t first = group_index() % v.row_groups * SCORE_ROWS;
-  const int rows = m3idx_min_i32(SCORE_ROWS, v.request_rows - first);
+  const int wave = wave_index(), block_size = 1 << v.batch.block_shift;
+  const int share = waves_of_block(work.blocks.end - work.blocks.begin, block_size);
   const int32_t seq_len = global(v.batch.seq_lens)[work.request];
-  const gptr<const int32_t> table = global(v.block_table) + work.request * v.block_table_stride;
-  const gptr<const unsigned char> keys = global(static_cast<const unsigned char *>(v.keys));
-  const int64_t page_bytes = v.k_stride_page * v.k_format.bytes;
-  stage_queries<F>(reread(v), work.request, first, rows, q, q_size);
+  score_part part;
+  part.request = work.request;
+  part.block = work.blocks.begin + wave / share;
+  part.first = group_index() % v.row_groups * SCORE_ROWS;
+  part.rows = m3idx_min_i32(SCORE_ROWS, v.request_rows - part.first);
+  part.from = wave % share * (block_size / share);
+  int32_t page_id = part.block < work.blocks.end ? page_of(reread(v), work.request, part.block) : 0;
+  stage_queries<F>(reread(v), work.request, part.first, part.rows, q, q_size);
   barrier();
 
-  for (int32_t block = work.blocks.begin; block < work.blocks.end; block++) {
-    const int buffer = (block - work.blocks.begin) & 1;
-    const gptr<const unsigned char> page = keys + table[block] * page_bytes;
-    const int tokens = m3idx_min_i32(1 << v.batch.block_shift, seq_len - (block << v.batch.block_shift));
-    const lds<float> out = dots + buffer * SCORE_ROWS * DOT_PITCH;
-    const float size = wave_max(F::run(reread(v), q, out, rows, page, tokens));
-    if (lane_index() == 0) key_size[buffer * SCORE_WAVES + wave_index()] = size;
-    barrier();
-
-    /* The waves take turns at the first rows. */
-    const int turn = (wave_index() + block) % SCORE_WAVES;
-    if (turn * WAVE_TEAMS < rows)
-      finish_rows<F>(reread(v), work.request, block, first, rows, turn * WAVE_TEAMS + lane_index() / TEAM, q, q_size,
-                     out, key_size + buffer * SCORE_WAVES, page);
+  const lds<float> out = dots + wave * Rows * DOT_PITCH;
+  for (; part.block < work.blocks.end; part.block += SCORE_WAVES / share) {
+    const gptr<const unsigned char> page = page_at(reread(v), page_id);
+    const int32_t next = part.block + SCORE_WAVES / share;
+    if (next < work.blocks.end) page_id = page_of(reread(v), work.request, next);
+    part.end = m3idx_min_i32(part.from + block_size / share, seq_len - part.block * block_size);
+    for (int row = 0; row < part.rows; row += Rows) {
+      const float largest = wave_max(F::template dots<Rows>(reread(v), q, row, out, page, part.from, part.end));
+      wave_sync();
+      for (int turn = 0; turn < Rows && row + turn < part.rows; turn += WAVE_TEAMS) {
+        const int team = turn + lane_index() / TEAM, mine = row + team;
+        const uint32_t bits = finish_row<F>(reread(v), part, team < Rows ? mine : SCORE_ROWS, q, q_size,
+                                            out + (team < Rows ? team : 0) * DOT_PITCH, largest, page);
+        if (team >= Rows || mine >= part.rows || team_lane() != 0) continue;
+        if (share == 1)
+          store_score(reread(v), work.request, part.block, part.first + mine, bits);
+        else
+          shared_best[wave * SCORE_ROWS + mine] = bits;
+      }
+      wave_sync(); /* the dots have been read */
+    }
   }
+  if (share == 1) return;
+
+  barrier();
+  const int blocks = work.blocks.end - work.blocks.begin; /* at most SCORE_WAVES / share */
+  for (int i = thread_index(); i < blocks * part.rows; i += SCORE_THREADS) {
+    const int row = i % part.rows, of = i / part.rows * share;
+    uint32_t best = BITS_NAN;
+    for (int w = of; w < of + share; w++) {
+      const uint32_t bits = shared_best[w * SCORE_ROWS + row];
+      if (best == BITS_NAN || (bits != BITS_NAN && bits_float(bits) > bits_float(best))) best = bits;
+    }
+    store_score(reread(v), work.request, work.blocks.begin + i / part.rows, part.first + row, best);
+  }
+}
+
+template <class F> static void launch_score(const hipk_launch *at, const score_view &v, int64_t groups) {
+  launch(v.request_rows == 1 ? score_decode<F, 1> : score_decode<F, 4>, groups, SCORE_THREADS, at->stream, v);
 }
 
 /* Whether the keys lie as chunk_filter loads them. */
@@ -154,6 +257,7 @@ score_view view_score(const hipk_device *device, const m3idx_batch *batch, const
   v.keys = index_k->data;
   v.q_format = view_format(q->dtype);
   v.k_format = view_format(index_k->dtype);
+  v.exact_ratio = std::ldexp(1.0, 52 - significand_bits(v.q_format) - significand_bits(v.k_format));
   v.q_stride_row = q->stride[0];
   v.q_stride_head = q->stride[1];
   v.q_stride_dim = q->stride[2];
@@ -187,10 +291,19 @@ void run_score(const hipk_launch *at, const score_view &v, m3idx_dtype k_dtype) 
   const int64_t programs =
       v.budget ? m3idx_balanced_grid(requests, v.budget) : static_cast<int64_t>(requests) * v.chunks;
   const int64_t groups = programs * v.row_groups;
-  if (in_chunks(v)) return launch_chunk_score(at, v, groups, k_dtype);
-  if (v.k_format.bytes == 1) return launch(score_plain<uint8_t>, groups, SCORE_THREADS, at->stream, v);
-  if (v.k_format.bytes == 2) return launch(score_plain<uint16_t>, groups, SCORE_THREADS, at->stream, v);
-  return launch(score_plain<uint32_t>, groups, SCORE_THREADS, at->stream, v);
+  if (!in_chunks(v)) {
+    if (v.k_format.bytes == 1) return launch_score<plain_filter<uint8_t>>(at, v, groups);
+    if (v.k_format.bytes == 2) return launch_score<plain_filter<uint16_t>>(at, v, groups);
+    return launch_score<plain_filter<uint32_t>>(at, v, groups);
+  }
+  switch (k_dtype) {
+  case M3IDX_F16: return launch_score<chunk_filter<M3IDX_F16>>(at, v, groups);
+  case M3IDX_BF16: return launch_score<chunk_filter<M3IDX_BF16>>(at, v, groups);
+  case M3IDX_E4M3FN: return launch_score<chunk_filter<M3IDX_E4M3FN>>(at, v, groups);
+  case M3IDX_E4M3FNUZ: return launch_score<chunk_filter<M3IDX_E4M3FNUZ>>(at, v, groups);
+  case M3IDX_E5M2: return launch_score<chunk_filter<M3IDX_E5M2>>(at, v, groups);
+  default: return launch_score<chunk_filter<M3IDX_E5M2FNUZ>>(at, v, groups);
+  }
 }
 
 } // namespace hipk

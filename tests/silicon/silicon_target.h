@@ -64,7 +64,6 @@ typedef cudaMemcpyKind hipMemcpyKind;
 #include <cuda_fp16.h>
 
 #define HIPK_KERNEL(threads) __global__ void __launch_bounds__(threads)
-#define HIPK_KERNEL_PAIR(threads) __global__ void __launch_bounds__(threads, 2)
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __align__(16) type name[count]
 

@@ -39,6 +39,8 @@ static const char *const lines[] = {
     "--seq-lens 1,2,3,4,5,6,7,8,9,10,11,300 --data normal --num-pages 5",
     "--seq-lens 1,2,3,4,5,6,7,8,9,10,300 --data normal --max-block 2000 --sparse-table 1 --contract atom",
     "--seq-lens 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,300 --data ties --num-pages 5 --contract sglang",
+    /* six blocks a program, so that a wave takes a second one */
+    "--seq-lens 96,1x511 --block-size 16 --head-dim 16 --k-dtype f16 --q-dtype f16 --data normal",
     /* full */
     "--seq-lens 8192 --decode-query-len 4 --data near --local 1",
     "--seq-lens 140000 --data normal --num-pages 40 --sparse-table 1",
@@ -49,7 +51,7 @@ static const char *const lines[] = {
     "--seq-lens 1000 --k-dtype f32 --q-dtype e4m3fn --data specials --heads 3 --head-dim 240",
     "--seq-lens 1000 --block-size 64 --data near --heads 2 --topk 128 --contract flashinfer",
 };
-enum { LINES = sizeof lines / sizeof *lines, QUICK_LINES = 23, MACHINES_QUICK = 1 };
+enum { LINES = sizeof lines / sizeof *lines, QUICK_LINES = 24, MACHINES_QUICK = 1 };
 
 static void compare_files(const char *run, const case_file *want, const case_file *got) {
   static const char *const outputs[] = {"score", "topk_idx", "sparse_block_table", "sparse_context_lens"};
