@@ -218,6 +218,7 @@ static int judge_with(m3idx_context *ctx, const case_file *golden, const case_fi
   if (bad) return -1;
   out->has_topk = j.got != NULL;
   out->has_score = j.score != NULL;
+  out->has_table = case_find(theirs, "sparse_block_table") || case_find(theirs, "sparse_context_lens");
   out->by_exact = !j.score;
   if (!j.got && (!j.score || c->op == CASE_SELECT))
     return case_fail(why, "theirs: no tensor topk_idx%s", c->op == CASE_SELECT ? "" : " and no tensor score");

@@ -73,7 +73,7 @@ typedef struct judge_row {
   double apart, allowed; /* how far their exact scores are apart, and how far they may be */
 } judge_row;
 
-enum { JUDGE_HINTS = 4, JUDGE_CONTRACTS = 32 };
+enum { JUDGE_HINTS = 5, JUDGE_CONTRACTS = 32 };
 
 typedef struct judge_report {
   judge_options options;
@@ -82,6 +82,7 @@ typedef struct judge_report {
   m3idx_contract contract;
   bool outputs_only; /* their file has no inputs to compare */
   bool has_score, has_topk;
+  bool has_table; /* their file has a sparse table or its lengths, which no verdict covers */
   bool by_exact;  /* selection judged for its form only: their file has no scores */
   judge_row *row; /* [H][T] */
   int64_t select_count[SELECT_KINDS], score_count[SCORE_KINDS], swap_count[SWAP_KINDS]; /* rows */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a wrong file looks like as a whole: a layout, a stale row, a truncated row.  Hints for a person; no verdict
- * depends on them.
+ * What a wrong file looks like as a whole: a layout, a stale row, a truncated row; and what no verdict covers.  Hints
+ * for a person; no verdict depends on them.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -68,6 +68,8 @@ static void hint_truncated(const judge_case *j, judge_report *out) {
 
 void judge_hints(const judge_case *j, judge_report *out) {
   const m3idx_case *c = &out->view;
+  if (out->has_table)
+    hint(out, "sparse_block_table and sparse_context_lens are not judged: m3idx verify compares them");
   if (!judge_wrong(out)) return;
   if (j->got && transposed(c, j->want, j->got, (size_t)c->K * sizeof *j->got))
     hint(out, "topk_idx is right if its rows are [T=%lld][H=%lld]: the layout is transposed", (long long)c->T,

@@ -70,6 +70,17 @@ poke stale topk_idx 0 00000013
 expect 2 "$m3idx" judge stale golden
 says "golden: its outputs are not those of its case"
 
+# ---- what is not judged is said ----
+expect 0 "$m3idx" gen --op decode --seq-lens 300 --head-dim 32 --topk 4 --sparse-table 1 -o table_case
+expect 0 "$m3idx" run table_case -o table
+cp table table_wrong
+poke table_wrong sparse_block_table 0 00003039
+expect 1 "$m3idx" verify table table_wrong
+expect 0 "$m3idx" judge table table_wrong
+explains "sparse_block_table and sparse_context_lens are not judged: m3idx verify compares them"
+expect 0 "$m3idx" judge golden golden
+equal "" "$(grep 'not judged' <<<"$out")" "a case without a table"
+
 # ---- for machines ----
 expect 1 "$m3idx" judge golden "their's" --json
 if command -v python3 >python; then
