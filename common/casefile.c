@@ -15,7 +15,7 @@
 #include "casefail.h"
 #include "casefile.h"
 
-enum { LENGTH_BYTES = 8, MAX_HEADER = 100000000, MAX_ENTRIES = 1 << 20, MAX_DEPTH = 3 };
+enum { LENGTH_BYTES = 8, MAX_HEADER = 100000000, MAX_ENTRIES = 1 << 14, MAX_DEPTH = 3 };
 
 /* Bytes that come once and in order: from memory, or from a file when bytes is NULL. */
 typedef struct source {
@@ -38,8 +38,8 @@ static int take(source *s, void *out, size_t n, char *why) {
   return 0;
 }
 
-/* Bound what the JSON parser will be asked to build: a header needs three levels and few entries, and a parser
- * spends memory on each. */
+/* Bound what the JSON parser will be asked to build: a header needs three levels and few entries, a parser spends
+ * memory on each, and every name is compared with those before it. */
 static int scan_header(const char *text, size_t n, char *why) {
   size_t entries = 0;
   int depth = 0;

@@ -175,9 +175,9 @@ START_TEST(raw_nul_and_truncation) {
 }
 END_TEST
 
-/* A wide header may not make the parser spend hundreds of times its size. */
+/* A wide header may not make the parser spend hundreds of times its size, or the reader minutes on its names. */
 START_TEST(too_many_entries) {
-  size_t n = (1 << 21) + 64;
+  size_t n = (1 << 15) + 64;
   char *header = malloc(n), why[CASE_MESSAGE_BYTES];
   unsigned char *bytes = malloc(n + 8);
   memset(header, ' ', n);
@@ -185,7 +185,7 @@ START_TEST(too_many_entries) {
   for (size_t i = 7; i + 2 < n; i += 2) memcpy(header + i, ",1", 2);
   case_file file;
   ck_assert_int_eq(casefile_parse(bytes, build(bytes, -1, header, n, 0), &file, why), -1);
-  ck_assert_str_eq(why, "header: more than 1048576 entries");
+  ck_assert_str_eq(why, "header: more than 16384 entries");
   free(header);
   free(bytes);
 }
