@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Selection of the K best blocks of any float array, or of their keys (S4).
+ * Selection of the K best blocks of any float array (S4.6), or of their keys (S4.4).
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "ref_parallel.h"
 #include "ref_rows.h"
 
-/* One output row: the best of the ids that this call sees, first_block <= id < N. */
+/* One output row: the best of the ids that this call sees, first_block <= id < N, N from the live length (S4.7). */
 static void select_row(const m3idx_select_args *args, int64_t head, int64_t row, ref_best *best) {
   int64_t blocks = args->batch ? ref_row_of(args->batch, row).blocks : args->num_blocks[row];
   const int64_t first = head * args->score_stride_head + row * args->score_stride_row; /* score may be NULL if empty */

@@ -20,7 +20,7 @@ void ref_sparse_row(const m3idx_batch *batch, const m3idx_sparse_out *out, int64
   int32_t *table = out->table + (row * heads + head) * out->table_stride;
   int64_t causal = at.position + 1 > 0 ? at.position + 1 : 0;
   int64_t self = causal > 0 ? at.position / BLOCK_TOKENS : -1; /* S5.4: a padded row has no valid id */
-  int64_t full = 0, tail = 0;
+  int64_t full = 0, tail = 0;                                  /* S5.2: any other id is invalid and skipped */
 
   for (int64_t k = 0; k < topk; k++) {
     if (ids[k] >= 0 && ids[k] < self) {
