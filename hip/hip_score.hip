@@ -9,8 +9,6 @@
  * program has fewer blocks than waves, several waves share a block's tokens and the best of their exact maxima
  * counts.  Nothing is carried from block to block.
  */
-#include <cmath>
-
 #include "hip_exact.h"
 #include "hip_filter.h"
 
@@ -257,7 +255,7 @@ score_view view_score(const hipk_device *device, const m3idx_batch *batch, const
   v.keys = index_k->data;
   v.q_format = view_format(q->dtype);
   v.k_format = view_format(index_k->dtype);
-  v.exact_ratio = std::ldexp(1.0, 52 - significand_bits(v.q_format) - significand_bits(v.k_format));
+  v.exact_ratio = static_cast<double>(int64_t{1} << (52 - significand_bits(v.q_format) - significand_bits(v.k_format)));
   v.q_stride_row = q->stride[0];
   v.q_stride_head = q->stride[1];
   v.q_stride_dim = q->stride[2];
