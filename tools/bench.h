@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The benchmark: fixed shapes, ours and peers in turn within each repetition, medians, and the bars of
- * docs/PERFORMANCE.md.  Needs libc and libm3idx only: it is built with the m3idx command (verb bench) and alone
- * (m3idx_bench).  Peers are found at run time; one that is missing says so.
+ * docs/PERFORMANCE.md.  Needs libc and libm3idx only, and is handed a case that somebody read: it is built with the
+ * m3idx command (verb bench) and alone (m3idx_bench).  Peers are found at run time; one that is missing says so.
  */
 #ifndef M3IDX_BENCH_H
 #define M3IDX_BENCH_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "m3idx.h"
+#include "case.h"
 
 enum { BENCH_ENTRIES = 20, BENCH_REPEATS = 99, BENCH_REASON_BYTES = 256, BENCH_PAGE = 128, BENCH_TOPK = 16 };
 
@@ -39,10 +39,18 @@ typedef struct bench_entry {
   int threads;     /* 0 = as many as the run has */
 } bench_entry;
 
-typedef enum bench_data { BENCH_NORMAL, BENCH_TIES, BENCH_RANDOM, BENCH_ASCENDING, BENCH_EQUAL, BENCH_NAN } bench_data;
+typedef enum bench_data {
+  BENCH_NORMAL,
+  BENCH_CASE,
+  BENCH_TIES,
+  BENCH_RANDOM,
+  BENCH_ASCENDING,
+  BENCH_EQUAL,
+  BENCH_NAN
+} bench_data;
 typedef enum bench_form { BENCH_PREFILL, BENCH_DECODE, BENCH_ARRAY } bench_form;
 
-/* A problem and who solves it.  ARRAY: `rows` rows of `blocks` floats.  Else bf16, head dim 128, blocks of 128. */
+/* A problem and who solves it.  ARRAY: `rows` rows of `blocks` floats.  Else bf16, blocks of 128. */
 typedef struct bench_shape {
   const char *name;
   bench_form form;
@@ -62,6 +70,9 @@ typedef struct bench_bar {
 
 extern const bench_shape bench_shapes[];
 extern const int bench_num_shapes;
+enum { BENCH_OF_CASE = 2, BENCH_CASE_ROWS = 512 };
+/* Those of a case: its data and normal data, ours alone. */
+void bench_shapes_of(const m3idx_case *c, bench_shape shapes[BENCH_OF_CASE]);
 extern const bench_bar bench_bars[];
 extern const int bench_num_bars;
 
@@ -74,6 +85,8 @@ typedef struct bench_options {
   bool tiny;          /* the shapes cut down, to try the program and not the machine */
   const char *torch;  /* the script torch_peer.py; NULL = leave torch out */
   const char *python; /* the interpreter that has torch; NULL = python3 */
+  /* Instead of the fixed shapes: the data of this case, and normal data of the same size.  See bench_takes. */
+  const m3idx_case *given;
 } bench_options;
 
 /* The operands of a shape, and what its contenders write. */
@@ -81,6 +94,7 @@ typedef struct bench_world {
   const bench_shape *shape;
   const bench_options *options;
   int64_t lanes, keys, pages; /* rows * heads of all requests; keys of a request; pages of all */
+  int64_t head_dim;           /* 128, or the case's */
   m3idx_batch batch;
   m3idx_tensor q, index_k;
   int32_t *table, *seq_lens, *cu_seqlens, *prefix_lens, *num_blocks;
@@ -96,6 +110,8 @@ enum { BENCH_CHUNK_PAGES = 16 };
 /* 0, or -1 and a reason.  threads = the most that a contender uses. */
 int bench_world_make(bench_world *w, const bench_shape *shape, const bench_options *options, int threads, char *reason);
 void bench_world_free(bench_world *w);
+/* Whether a case can be timed; if not, the reason. */
+bool bench_takes(const m3idx_case *c, char *reason);
 bool bench_wants_f32(const bench_shape *shape);
 
 /* A contender, ready to run.  run() does the whole work once and returns 0; seconds() is set where it is timed

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Operands of a benchmark shape.  Every row of q and of the cache is a window at its own place in one pool of normal
- * values, so that large caches are made quickly; nothing here is timed.
+ * values, so that large caches are made quickly, or comes from a case; nothing here is timed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "bench.h"
 
-enum { POOL = 1 << 20, DIM = 128 };
+enum { POOL = 1 << 20, MOST_DIM = 256 };
 
 static uint64_t scramble(uint64_t x) {
   x = (x ^ x >> 31) * UINT64_C(0x7fb5d329728ea185);
@@ -25,10 +25,10 @@ static float normal(uint64_t seed) {
 }
 
 static uint16_t *make_pool(void) {
-  uint16_t *pool = malloc((POOL + DIM) * sizeof *pool);
+  uint16_t *pool = malloc((POOL + MOST_DIM) * sizeof *pool);
   if (!pool) return NULL;
 #pragma omp parallel for
-  for (int i = 0; i < POOL + DIM; i++) {
+  for (int i = 0; i < POOL + MOST_DIM; i++) {
     const float x = normal((uint64_t)i);
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -37,15 +37,15 @@ static uint16_t *make_pool(void) {
   return pool;
 }
 
-static void fill_bf16(void *to, const uint16_t *pool, int64_t rows, uint64_t seed, bool same) {
+static void fill_bf16(void *to, const uint16_t *pool, int64_t rows, int64_t dim, uint64_t seed, bool same) {
 #pragma omp parallel for
   for (int64_t row = 0; row < rows; row++)
-    memcpy((uint16_t *)to + row * DIM, pool + scramble(seed + (same ? 0 : (uint64_t)row)) % POOL, DIM * 2);
+    memcpy((uint16_t *)to + row * dim, pool + scramble(seed + (same ? 0 : (uint64_t)row)) % POOL, (size_t)dim * 2);
 }
 
-static void to_f32(float *to, const void *from, int64_t rows) {
+static void to_f32(float *to, const void *from, int64_t count) {
 #pragma omp parallel for
-  for (int64_t i = 0; i < rows * DIM; i++) {
+  for (int64_t i = 0; i < count; i++) {
     const uint32_t bits = (uint32_t)((const uint16_t *)from)[i] << 16;
     memcpy(to + i, &bits, sizeof bits);
   }
@@ -84,8 +84,38 @@ static void fill_batch(bench_world *w) {
                            .seq_lens = w->seq_lens,
                            .cu_seqlens = decode ? NULL : w->cu_seqlens,
                            .prefix_lens = decode ? NULL : w->prefix_lens};
-  w->q = (m3idx_tensor){.data = w->q.data, .dtype = M3IDX_BF16, .shape = {s->requests * s->rows, s->heads, DIM}};
-  w->index_k = (m3idx_tensor){.data = w->index_k.data, .dtype = M3IDX_BF16, .shape = {w->pages, BENCH_PAGE, DIM}};
+  w->q =
+      (m3idx_tensor){.data = w->q.data, .dtype = M3IDX_BF16, .shape = {s->requests * s->rows, s->heads, w->head_dim}};
+  w->index_k =
+      (m3idx_tensor){.data = w->index_k.data, .dtype = M3IDX_BF16, .shape = {w->pages, BENCH_PAGE, w->head_dim}};
+}
+
+bool bench_takes(const m3idx_case *c, char *reason) {
+  const char *why = NULL;
+  bool pages = true;
+  if (c->op != CASE_PREFILL || c->R != 1 || c->T < 1 || c->H < 1)
+    why = "no prefill of one request with query rows and heads";
+  else if (c->q_dtype != M3IDX_BF16 || c->k_dtype != M3IDX_BF16)
+    why = "not bf16";
+  else if (c->B != BENCH_PAGE || c->D > MOST_DIM || c->seq_lens[0] < BENCH_CASE_ROWS ||
+           c->seq_lens[0] / BENCH_PAGE > c->M)
+    why = "not of blocks of 128, head dim up to 256, and 512 or more keys within max_block";
+  for (int64_t b = 0; !why && b < c->seq_lens[0] / BENCH_PAGE; b++)
+    pages = pages && c->block_table[b] >= 0 && c->block_table[b] < c->P;
+  if (!pages) why = "block_table names a page that index_k lacks";
+  snprintf(reason, BENCH_REASON_BYTES, "%s", why ? why : "");
+  return !why;
+}
+
+/* The case's full blocks in its order, on mixed pages; its rows over and over. */
+static void fill_case(bench_world *w) {
+  const m3idx_case *c = w->options->given;
+  const size_t row = (size_t)(c->H * c->D) * 2, page = (size_t)(BENCH_PAGE * c->D) * 2;
+  for (int64_t r = 0; r < w->shape->rows; r++)
+    memcpy((char *)w->q.data + (size_t)r * row, (const char *)c->q + (size_t)(r % c->T) * row, row);
+  for (int64_t b = 0; b < w->shape->blocks; b++)
+    memcpy((char *)w->index_k.data + (size_t)w->table[b] * page,
+           (const char *)c->index_k + (size_t)c->block_table[b] * page, page);
 }
 
 bool bench_wants_f32(const bench_shape *shape) {
@@ -106,10 +136,10 @@ static void *room(size_t count, size_t size) {
 
 static int make_queries(bench_world *w) {
   const bench_shape *s = w->shape;
-  const int64_t rows = s->requests * s->rows * s->heads, keys = w->pages * BENCH_PAGE;
+  const int64_t dim = w->head_dim, rows = s->requests * s->rows * s->heads, keys = w->pages * BENCH_PAGE;
   uint16_t *pool = make_pool();
-  w->q.data = room((size_t)(rows * DIM), 2);
-  w->index_k.data = room((size_t)(keys * DIM), 2);
+  w->q.data = room((size_t)(rows * dim), 2);
+  w->index_k.data = room((size_t)(keys * dim), 2);
   w->table = room((size_t)w->pages, sizeof(int32_t));
   w->seq_lens = room((size_t)s->requests, sizeof(int32_t));
   w->prefix_lens = room((size_t)s->requests, sizeof(int32_t));
@@ -118,17 +148,21 @@ static int make_queries(bench_world *w) {
     free(pool);
     return -1;
   }
-  fill_bf16(w->q.data, pool, rows, 1, false);
-  fill_bf16(w->index_k.data, pool, keys, UINT64_C(1) << 40, s->data == BENCH_TIES);
-  free(pool);
   fill_batch(w);
+  if (s->data == BENCH_CASE) {
+    fill_case(w);
+  } else {
+    fill_bf16(w->q.data, pool, rows, dim, 1, false);
+    fill_bf16(w->index_k.data, pool, keys, dim, UINT64_C(1) << 40, s->data == BENCH_TIES);
+  }
+  free(pool);
   if (!bench_wants_f32(s)) return 0;
-  w->qf = room((size_t)(rows * DIM), sizeof(float));
-  w->kf = room((size_t)(keys * DIM), sizeof(float));
+  w->qf = room((size_t)(rows * dim), sizeof(float));
+  w->kf = room((size_t)(keys * dim), sizeof(float));
   w->product = room((size_t)(s->rows * s->heads * BENCH_CHUNK_PAGES * BENCH_PAGE), sizeof(float));
   if (!w->qf || !w->kf || !w->product) return -1;
-  to_f32(w->qf, w->q.data, rows);
-  to_f32(w->kf, w->index_k.data, keys);
+  to_f32(w->qf, w->q.data, rows * dim);
+  to_f32(w->kf, w->index_k.data, keys * dim);
   return 0;
 }
 
@@ -147,7 +181,8 @@ int bench_world_make(bench_world *w, const bench_shape *shape, const bench_optio
                      .options = options,
                      .lanes = shape->requests * shape->rows * shape->heads,
                      .keys = shape->blocks * BENCH_PAGE,
-                     .pages = shape->requests * shape->blocks};
+                     .pages = shape->requests * shape->blocks,
+                     .head_dim = options->given ? options->given->D : 128};
   w->score = room((size_t)(w->lanes * shape->blocks), sizeof(float));
   w->ids = room((size_t)(w->lanes * BENCH_TOPK), sizeof(int32_t));
   if (w->score && w->ids && !(shape->form == BENCH_ARRAY ? make_array(w, threads) : make_queries(w))) return 0;

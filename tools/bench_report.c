@@ -7,7 +7,7 @@
 
 #include "bench.h"
 
-enum { DIM = 128, MODEL_BYTES = 128 };
+enum { MODEL_BYTES = 128 };
 
 static int by_value(const void *a, const void *b) {
   const double x = *(const double *)a, y = *(const double *)b;
@@ -96,8 +96,9 @@ static void row(bench_report *r, const bench_world *w, const bench_contender *c)
   memcpy(sorted, c->seconds, sizeof sorted);
   qsort(sorted, (size_t)r->repeats, sizeof *sorted, by_value);
   const double median = sorted[r->repeats / 2];
-  const double gflops = 2e-9 * DIM * pairs(w, c->entry->kind) / median;
-  const double gbytes = 1e-9 * (double)w->pages * BENCH_PAGE * DIM * 2 / median, rows = (double)w->lanes / median;
+  const double gflops = 2e-9 * (double)w->head_dim * pairs(w, c->entry->kind) / median;
+  const double gbytes = 1e-9 * (double)(w->pages * BENCH_PAGE * w->head_dim) * 2 / median;
+  const double rows = (double)w->lanes / median;
   const bool array = w->shape->form == BENCH_ARRAY, reads = c->entry->kind == BENCH_READ;
   if (r->options->json) {
     fprintf(r->out, "%s\n{\"shape\": ", r->results ? "," : "");

@@ -141,17 +141,20 @@ int bench_run(const bench_options *options, FILE *out) {
                          .options = options,
                          .threads = options->threads ? options->threads : default_threads(),
                          .repeats = options->repeats ? options->repeats : 7};
+  bench_shape of_case[BENCH_OF_CASE];
+  const bench_shape *shapes = options->given ? of_case : bench_shapes;
+  const int count = options->given ? BENCH_OF_CASE : bench_num_shapes;
   int matched = 0, wrong = 0;
+  if (options->given) bench_shapes_of(options->given, of_case);
   if (report.repeats > BENCH_REPEATS) return 2;
-  for (int i = 0; i < bench_num_shapes; i++)
-    matched += !options->filter || strstr(bench_shapes[i].name, options->filter);
+  for (int i = 0; i < count; i++) matched += !options->filter || strstr(shapes[i].name, options->filter);
   if (!matched) {
     fprintf(stderr, "bench: no shape's name contains \"%s\"\n", options->filter);
     return 2;
   }
   bench_report_begin(&report);
-  for (int i = 0; i < bench_num_shapes && !wrong; i++) {
-    const bench_shape *shape = &bench_shapes[i];
+  for (int i = 0; i < count && !wrong; i++) {
+    const bench_shape *shape = &shapes[i];
     char reason[BENCH_REASON_BYTES];
     if (options->filter && !strstr(shape->name, options->filter)) continue;
     if (!options->filter && !options->tiny && shape->cores > cores()) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is measured, and what is to be reached: data only.
+ * What is measured, and what is to be reached: data only, but for the shapes that a case gives.
  */
 #include "bench.h"
 
@@ -83,6 +83,24 @@ const bench_shape bench_shapes[] = {
     {"server-decode-1x1M-4x4", BENCH_DECODE, BENCH_NORMAL, 1, 4, 4, 8192, 8, {STREAMING}},
 };
 const int bench_num_shapes = sizeof bench_shapes / sizeof *bench_shapes;
+
+void bench_shapes_of(const m3idx_case *c, bench_shape shapes[BENCH_OF_CASE]) {
+  static const bench_shape shape = {"case",
+                                    BENCH_PREFILL,
+                                    BENCH_CASE,
+                                    1,
+                                    BENCH_CASE_ROWS,
+                                    1,
+                                    0,
+                                    1,
+                                    {OURS_ONE("avx2"), OURS_ONE("avx512"), OURS_ONE("amx")}};
+  shapes[0] = shape;
+  shapes[0].heads = c->H;
+  shapes[0].blocks = c->seq_lens[0] / BENCH_PAGE;
+  shapes[1] = shapes[0];
+  shapes[1].name = "case-normal";
+  shapes[1].data = BENCH_NORMAL;
+}
 
 const bench_bar bench_bars[] = {
     {"prefill-512x64", "score avx2 1t", "sgemm avx2 1t", 1.10, false},
