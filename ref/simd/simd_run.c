@@ -139,6 +139,7 @@ static simd_scratch *scratch_make(void) {
   simd_scratch *scratch = (void *)at;
   if (!at) return NULL;
   scratch->work.score = (void *)(at + head + queries);
+  memset(scratch->work.score, 0, score); /* lanes that a group lacks are compared too, and never chosen */
   scratch->page_copy = at + head + queries + score;
   scratch->best_room = (void *)(at + head + queries + score + page);
   scratch->group[0].q = at + head;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "conform.h"
+#include "conform_memory.h"
 
 /* ---- scores (S3) ---- */
 
@@ -238,6 +239,16 @@ static m3idx_status wrote_device_input(m3idx_context *ctx, const m3idx_score_arg
   return status;
 }
 
+/* ---- right bytes by way of memory that nobody wrote: only a memory checker around the harness sees it ---- */
+
+static m3idx_status reads_unset(m3idx_context *ctx, const m3idx_score_args *a) {
+  float *unset = conform_alloc(sizeof *unset);
+  m3idx_status status = m3idx_backend_ref.score(ctx, a);
+  if (*(volatile float *)unset > 1.0f) status = m3idx_backend_ref.score(ctx, a);
+  free(unset);
+  return status;
+}
+
 /* ---- the honest ones: functions of their own, for every slot ---- */
 
 #define M3IDX_OP(op, what)                                                             \
@@ -282,6 +293,7 @@ static liar liars[] = {
     {"lie:dirty_counter", {.score = dirty_counter}, 1},
     {"lie:past_workspace", {.score = past_workspace}, 1},
     {"lie:wrote_device_input", {.score = wrote_device_input}, 1},
+    {"unset", {.score = reads_unset}, 0},
 #define HONEST                                                                                  \
   {                                                                                             \
     .score = honest_score, .select = honest_select, .merge = honest_merge, .topk = honest_topk, \

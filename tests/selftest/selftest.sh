@@ -53,6 +53,8 @@ lie wrote_device_input 'input q: byte 1 of [0-9]+ was written' "$decode --seed 1
 # The honest ones; honest:device runs in both kinds of memory.
 output=$("$program" --backend honest:host --level regression --complete 2>&1) || wrong "honest:host is red" "$output"
 output=$("$program" --backend honest:device --complete 2>&1) || wrong "honest:device is red" "$output"
+# So is one whose bytes are right although it looked at memory nobody wrote; ./dev sanitize memory is red on it.
+output=$("$program" --backend unset --case "$decode" 2>&1) || wrong "unset is red" "$output"
 
 # A run that compares nothing is red.
 output=$("$program" --backend ref --op topk --case "--op select --num-blocks 3" 2>&1)
