@@ -6,6 +6,9 @@
  * by position the larger of a[j] and b[width-1-j] is a bitonic run of the `width` largest of both, and the last
  * phase of a bitonic sort puts it in order.  All of it compares whole keys, so ties, NaN and infinities are
  * nothing special here, and 0 (empty) sinks to the end.
+ *
+ * Short lists take another way: a step of a sort waits for the last, but a key's place among few is a count, and
+ * counts do not wait for one another.
  */
 #ifndef M3IDX_HIP_BEST_H
 #define M3IDX_HIP_BEST_H
@@ -56,40 +59,148 @@ HIPK_DEVICE void fold_runs(lds<uint64_t> keys, int runs, int pitch, int width) {
   }
 }
 
-/* A wave's running list: `width` keys, then room for Fresh new ones (at least a run). */
+HIPK_DEVICE bool comes_first(uint64_t other, uint64_t key, bool equal) {
+  return other > key || (equal && other == key);
+}
+
+/* The best of `lists` sorted lists, which begin `pitch` keys apart, into out, sorted; shared by `threads` threads of
+ * which this is `self`.  A key's place is the number of keys before it, found in each list by bisection; of equal
+ * keys those of earlier lists and places come first. */
+HIPK_DEVICE void merge_lists(lds<uint64_t> out, lds<uint64_t> keys, int lists, int pitch, int width, int self,
+                             int threads) {
+  constexpr int TOGETHER = 4; /* bisections under way at once */
+  for (int i = self; i < lists * width; i += threads) {
+    const int own = i / width, at = i & (width - 1);
+    const uint64_t key = keys[own * pitch + at];
+    int place = 0;
+    for (int first = 0; first < lists; first += TOGETHER) {
+      int before[TOGETHER] = {};
+      for (int step = width; step > 0; step /= 2) {
+        HIPK_UNROLL
+        for (int l = 0; l < TOGETHER; l++) {
+          const int list = first + l, last = before[l] + step - 1;
+          if (list >= lists || last >= width) continue;
+          const uint64_t other = keys[list * pitch + last];
+          if (list == own ? last < at : comes_first(other, key, list < own)) before[l] += step;
+        }
+      }
+      HIPK_UNROLL
+      for (int l = 0; l < TOGETHER; l++) place += before[l];
+    }
+    if (place < width) out[place] = key;
+  }
+}
+
+/* Of keys[0..count), how many come before keys[at] = key; of equal ones the earlier. */
+HIPK_DEVICE int place_of(lds<uint64_t> keys, int count, uint64_t key, int at) {
+  int before = 0;
+  for (int i = 0; i < count; i++) before += comes_first(keys[i], key, i < at);
+  return before;
+}
+
+/* A wave's running list: the best `held` keys so far, sorted, then room for Fresh new ones (at least a run). */
 template <int Fresh, int MaxWidth> struct best_list {
   static constexpr int ROOM = MaxWidth + (Fresh > MaxWidth ? Fresh : MaxWidth);
+  static constexpr int FEW = 16; /* up to this width keys find their places by counting, past it by sorting */
+  static constexpr int EACH = Fresh / WAVE;
+  static_assert(Fresh % WAVE == 0 && FEW <= WAVE, "a lane holds as many keys as the next");
   lds<uint64_t> keys;
-  int width;
-  bool filled;
+  int width, held;
 
   HIPK_DEVICE void begin(lds<uint64_t> room, int list_width) {
     keys = room;
     width = list_width;
-    filled = false;
+    held = 0;
   }
 
   /* Offer up to Fresh keys: key(i) for i < count, i < Fresh. */
   template <class Key> HIPK_DEVICE void offer(int count, Key key) {
-    const int first = filled ? width : 0, fresh = Fresh > width ? Fresh : width;
-    const uint64_t least = filled ? static_cast<uint64_t>(keys[width - 1]) : 0;
+    if (MaxWidth <= FEW || width <= FEW)
+      offer_few(count, key);
+    else
+      offer_many(count, key);
+  }
+
+  /* An untouched list is all empty slots.  In any case all lanes have read what they wanted of it. */
+  HIPK_DEVICE void end() {
+    for (int i = held + lane_index(); i < width; i += WAVE) keys[i] = uint64_t{0};
+    wave_sync();
+  }
+
+private:
+  /* A key below which none of own[] is among the `width` best: that of the lane whose best key comes last of the
+   * `width` best lanes' ones, or 0. */
+  HIPK_DEVICE uint64_t lower_bound(const uint64_t (&own)[EACH]) {
+    uint64_t best = own[0];
+    HIPK_UNROLL
+    for (int e = 1; e < EACH; e++) best = own[e] > best ? own[e] : best;
+    keys[held + lane_index()] = best;
+    wave_sync();
+    const int place = place_of(keys + held, WAVE, best, lane_index());
+    const uint64_t last = shuffle(best, lowest_bit(ballot(place == width - 1)));
+    wave_sync();
+    return last;
+  }
+
+  /* Put what can be among the best behind the list, then each key into its place. */
+  template <class Key> HIPK_DEVICE void offer_few(int count, Key key) {
+    uint64_t own[EACH], least = 0;
+    HIPK_UNROLL
+    for (int e = 0; e < EACH; e++) {
+      const int i = e * WAVE + lane_index();
+      own[e] = i < count ? key(i) : 0;
+    }
+    if (held == width) least = keys[width - 1];
+    int better = 0;
+    HIPK_UNROLL
+    for (int e = 0; e < EACH; e++) better += count_bits(ballot(own[e] > least));
+    if (better == 0) return;
+    if (better > 2 * FEW) {
+      const uint64_t bound = lower_bound(own);
+      least = bound > least ? bound - 1 : least;
+    }
+    int all = held;
+    HIPK_UNROLL
+    for (int e = 0; e < EACH; e++) {
+      const uint64_t mask = ballot(own[e] > least);
+      if (own[e] > least) keys[all + count_bits(mask & ((uint64_t{1} << lane_index()) - 1))] = own[e];
+      all += count_bits(mask);
+    }
+    wave_sync();
+    uint64_t mine[EACH + 1];
+    int place[EACH + 1];
+    HIPK_UNROLL
+    for (int e = 0; e <= EACH; e++) {
+      const int at = e * WAVE + lane_index();
+      mine[e] = 0;
+      place[e] = width;
+      if (at < all) {
+        mine[e] = keys[at];
+        place[e] = place_of(keys, all, mine[e], at);
+      }
+    }
+    wave_sync();
+    HIPK_UNROLL
+    for (int e = 0; e <= EACH; e++)
+      if (place[e] < width) keys[place[e]] = mine[e];
+    held = all < width ? all : width;
+    wave_sync();
+  }
+
+  template <class Key> HIPK_DEVICE void offer_many(int count, Key key) {
+    const int first = held, fresh = Fresh > width ? Fresh : width;
+    const uint64_t least = held ? static_cast<uint64_t>(keys[width - 1]) : 0;
     bool better = false;
     for (int i = lane_index(); i < fresh; i += WAVE) {
       const uint64_t offered = i < count && i < Fresh ? key(i) : 0;
       better = better || offered > least;
       keys[first + i] = offered;
     }
-    if (filled && !ballot(better)) return;
+    if (held && !ballot(better)) return;
     wave_sync();
     sort_runs(keys + first, fresh, width);
     fold_runs(keys, (first + fresh) / width, width, width);
-    filled = true;
-  }
-
-  /* An untouched list is all empty slots.  In any case all lanes have read what they wanted of it. */
-  HIPK_DEVICE void end() {
-    for (int i = lane_index(); i < width && !filled; i += WAVE) keys[i] = uint64_t{0};
-    wave_sync();
+    held = width;
   }
 };
 

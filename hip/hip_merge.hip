@@ -33,7 +33,7 @@ HIPK_KERNEL(MERGE_WAVES *WAVE) merge_rows(merge_view v) {
   }
   best.end();
   write_pick(v.pick, best.keys, ids + wave * MAX_TOPK, static_cast<int32_t>(pick / v.pick.rows),
-             static_cast<int32_t>(pick % v.pick.rows), nullptr);
+             static_cast<int32_t>(pick % v.pick.rows), row_place{});
 }
 
 } // namespace hipk

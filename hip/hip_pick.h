@@ -24,36 +24,36 @@ struct pick_view {
 
 inline int32_t list_width(int64_t topk) { return 1 << log2_of(topk); }
 
-/* One wave writes the row of `head`; list holds width keys, sorted, and is used up. */
+/* Where the id of list[k] goes: its place by id.  The empty slots, all last, stay where they are. */
+HIPK_DEVICE int place_by_id(const pick_view &v, lds<uint64_t> list, int32_t id, int k) {
+  if (id < 0) return k;
+  int place = 0;
+  for (int i = 0; i < v.topk; i++) {
+    const int32_t other = key_block(list[i], v.contract.tie);
+    place += other >= 0 && (other < id || (other == id && i < k));
+  }
+  return place;
+}
+
+/* One wave writes the row of `head`; list holds width keys, sorted; place is asked only for a sparse table. */
 HIPK_DEVICE void write_pick(const pick_view &v, lds<uint64_t> list, lds<int32_t> ids, int32_t head, int32_t row,
-                            const rows_view *rows) {
+                            const row_place &place) {
   const int64_t at = static_cast<int64_t>(head) * v.rows + row;
   if (v.keys) {
     const gptr<uint64_t> keys = global(v.keys) + at * v.topk;
     for (int k = lane_index(); k < v.topk; k += WAVE) keys[k] = static_cast<uint64_t>(list[k]);
   }
   if (!v.topk_idx) return;
-  m3idx_tie tie = v.contract.tie;
-  if (v.contract.order == M3IDX_ORDER_ID) {
-    /* Sort again, by id alone: a key of equal scores whose tie rule puts the lower id first. */
-    for (int k = lane_index(); k < v.width; k += WAVE) {
-      const uint64_t key = list[k];
-      const uint32_t id = static_cast<uint32_t>(key_block(key, tie));
-      list[k] = key && k < v.topk ? uint64_t{1} << 32 | (0xffffffffu - id) : uint64_t{0};
-    }
-    wave_sync();
-    sort_runs(list, v.width, v.width);
-    tie = M3IDX_TIE_LOWER_ID;
-  }
   const gptr<int32_t> out = global(v.topk_idx) + (head * v.topk_stride_head + row * v.topk_stride_row);
   for (int k = lane_index(); k < v.topk; k += WAVE) {
-    const int32_t id = key_block(list[k], tie);
-    out[k] = id;
-    ids[k] = id;
+    const int32_t id = key_block(list[k], v.contract.tie);
+    const int slot = v.contract.order == M3IDX_ORDER_ID ? place_by_id(v, list, id, k) : k;
+    out[slot] = id;
+    ids[slot] = id;
   }
   if (!v.sparse.table) return;
   wave_sync();
-  write_sparse_row(v.sparse, place_row(*rows, row), row, head, v.heads, ids, v.topk);
+  write_sparse_row(v.sparse, place, row, head, v.heads, ids, v.topk);
 }
 
 } // namespace hipk

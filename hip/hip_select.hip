@@ -2,7 +2,7 @@
  *
  * The K best blocks of each row of scores (S4), or their keys; with them, on request, the page-16 table (S5).
  *
- * Decode: a row is cut into chunks (S8.2), each chunk is a workgroup, each wave keeps its own list and merges
+ * Decode: a row is cut into chunks (S8.2), each chunk is a workgroup, each wave keeps its own list and all merge them
  * at the end.  One live chunk writes the result.  Of several, each stores its keys and arrives at the row's
  * counter; the last to arrive merges and sets the counter back to 0.
  * Prefill: a wave is a row, four rows a workgroup; no partial keys, no counters.
@@ -15,12 +15,14 @@ namespace hipk {
 
 /* What a row shows of itself: the columns that hold candidates, and its N. */
 struct row_span {
+  row_place place; /* unknown where the caller gives N */
   int32_t columns, blocks;
 };
 
 HIPK_DEVICE row_span span_row(const select_view &v, int32_t row) {
-  row_span span;
-  span.blocks = v.num_blocks ? static_cast<int32_t>(global(v.num_blocks)[row]) : place_row(v.batch, row).blocks;
+  row_span span = {};
+  if (!v.num_blocks) span.place = place_row(v.batch, row);
+  span.blocks = v.num_blocks ? static_cast<int32_t>(global(v.num_blocks)[row]) : span.place.blocks;
   const int64_t seen = span.blocks - v.first_block;
   span.columns = seen < 0 ? 0 : seen < v.max_block ? static_cast<int32_t>(seen) : v.max_block;
   return span;
@@ -42,21 +44,18 @@ HIPK_DEVICE void scan_columns(const select_view &v, best_list<Fresh, MaxWidth> &
   best.end();
 }
 
-HIPK_DEVICE void write_row(const select_view &v, lds<uint64_t> keys, lds<int32_t> ids, int32_t head, int32_t row) {
-  write_pick(v.pick, keys, ids, head, row, &v.batch);
-}
-
 template <int Waves, int Tile, int MaxWidth> HIPK_KERNEL(Waves *WAVE) select_decode(select_view v) {
   constexpr int FRESH = Tile / Waves;
   using list = best_list<FRESH, MaxWidth>;
   constexpr int MERGE = 16 * MaxWidth; /* at most 16 chunks (S8.1) */
   HIPK_LDS(uint64_t, keys, (Waves * list::ROOM > MERGE ? Waves * list::ROOM : MERGE));
-  HIPK_LDS(int32_t, ids, MAX_TOPK);
+  HIPK_LDS(uint64_t, merged, MaxWidth);
+  HIPK_LDS(int32_t, ids, MaxWidth);
   HIPK_LDS(uint32_t, arrived, 1);
 
   const int32_t local_pick = group_index() / v.chunks, chunk = group_index() % v.chunks;
   const int32_t pick = v.first_pick + local_pick, head = pick / v.pick.rows, row = pick % v.pick.rows;
-  const int wave = wave_index(), width = v.pick.width;
+  const int wave = wave_index(), width = v.pick.width, threads = Waves * WAVE;
   const row_span span = span_row(v, row);
   const int32_t active = m3idx_topk_active(span.columns, v.chunks, v.chunk_tile);
   if (chunk >= active) return;
@@ -66,16 +65,17 @@ template <int Waves, int Tile, int MaxWidth> HIPK_KERNEL(Waves *WAVE) select_dec
   best.begin(keys + wave * list::ROOM, width);
   scan_columns(v, best, score_row(v, head, row), span.blocks, own.begin + wave * FRESH, own.end, Tile);
   barrier();
-  if (wave == 0) fold_runs(keys, Waves, list::ROOM, width);
+  merge_lists(merged, keys, Waves, list::ROOM, width, thread_index(), threads);
+  barrier();
   if (active == 1) {
-    if (wave == 0) write_row(reread(v), keys, ids, head, row);
+    if (wave == 0) write_pick(reread(v).pick, merged, ids, head, row, span.place);
     return;
   }
 
   const gptr<uint64_t> partial = global(v.partial) + static_cast<int64_t>(local_pick) * v.chunks * width;
   const gptr<uint32_t> counter = global(v.counters) + local_pick;
   if (wave == 0)
-    for (int k = lane_index(); k < width; k += WAVE) partial[chunk * width + k] = static_cast<uint64_t>(keys[k]);
+    for (int k = lane_index(); k < width; k += WAVE) partial[chunk * width + k] = static_cast<uint64_t>(merged[k]);
   barrier(); /* the group's keys are stored before its one arrival */
   if (thread_index() == 0) arrived[0] = arrive(counter);
   barrier();
@@ -84,12 +84,13 @@ template <int Waves, int Tile, int MaxWidth> HIPK_KERNEL(Waves *WAVE) select_dec
   /* S8.1: the narrowest of 2, 4, 8, 16 lists that covers the live ones, or as many as the launch has chunks. */
   int lists = v.merge_all ? v.chunks : 2;
   while (lists < active) lists *= 2;
-  for (int i = thread_index(); i < lists * width; i += Waves * WAVE)
+  for (int i = thread_index(); i < lists * width; i += threads)
     keys[i] = i < active * width ? static_cast<uint64_t>(partial[i]) : uint64_t{0};
   barrier();
+  merge_lists(merged, keys, lists, width, width, thread_index(), threads);
+  barrier();
   if (wave != 0) return;
-  fold_runs(keys, lists, width, width);
-  write_row(reread(v), keys, ids, head, row);
+  write_pick(reread(v).pick, merged, ids, head, row, span.place);
   if (lane_index() == 0) reset(counter);
 }
 
@@ -107,7 +108,7 @@ HIPK_KERNEL(ROW_WAVES *WAVE) select_rows(select_view v) {
   list best;
   best.begin(keys + wave * list::ROOM, v.pick.width);
   scan_columns(v, best, score_row(v, head, row), span.blocks, 0, span.columns, ROW_TILE);
-  write_pick(v.pick, best.keys, ids + wave * MAX_TOPK, head, row, &v.batch);
+  write_pick(v.pick, best.keys, ids + wave * MAX_TOPK, head, row, span.place);
 }
 
 select_view view_select(const m3idx_select_args *args, const m3idx_sparse_out *sparse) {

@@ -46,23 +46,25 @@ HIPK_DEVICE void write_sparse_row(const sparse_view &v, row_place at, int32_t ro
   const int32_t self = at.position < 0 ? -1 : static_cast<int32_t>(at.position / SPARSE_BLOCK); /* S5.4 */
   int full = 0;
   bool tail = false;
+  int32_t self_page = 0;
   for (int base = 0; base < topk; base += WAVE) {
     const int k = base + lane_index();
     const int32_t id = k < topk ? static_cast<int32_t>(ids[k]) : -1;
-    const bool is_full = id >= 0 && id < self;
-    const uint64_t mask = ballot(is_full);
+    const bool is_full = id >= 0 && id < self, is_self = id >= 0 && id == self;
+    const uint64_t mask = ballot(is_full), selves = ballot(is_self);
+    const int32_t page = is_full || is_self ? static_cast<int32_t>(pages[id]) : 0;
     if (is_full) {
       const int slot = full + count_bits(mask & ((uint64_t{1} << lane_index()) - 1));
-      const int32_t page = pages[id];
       for (int j = 0; j < PAGES_PER_BLOCK; j++)
         table[slot * PAGES_PER_BLOCK + j] = sparse_entry(v, page, j, head, heads);
     }
     full += count_bits(mask);
-    tail = tail || ballot(id >= 0 && id == self) != 0;
+    if (selves) self_page = shuffle(page, lowest_bit(selves));
+    tail = tail || selves != 0;
   }
   const int used = (full + (tail ? 1 : 0)) * PAGES_PER_BLOCK;
   if (tail && lane_index() < PAGES_PER_BLOCK)
-    table[full * PAGES_PER_BLOCK + lane_index()] = sparse_entry(v, pages[self], lane_index(), head, heads);
+    table[full * PAGES_PER_BLOCK + lane_index()] = sparse_entry(v, self_page, lane_index(), head, heads);
   for (int i = used + lane_index(); i < topk * PAGES_PER_BLOCK; i += WAVE) table[i] = 0;
   if (lane_index() == 0) {
     const int64_t whole = static_cast<int64_t>(SPARSE_BLOCK) * full;
