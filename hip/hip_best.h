@@ -59,29 +59,29 @@ HIPK_DEVICE void fold_runs(lds<uint64_t> keys, int runs, int pitch, int width) {
   }
 }
 
-HIPK_DEVICE bool comes_first(uint64_t other, uint64_t key, bool equal) {
-  return other > key || (equal && other == key);
-}
-
 /* The best of `lists` sorted lists, which begin `pitch` keys apart, into out, sorted; shared by `threads` threads of
  * which this is `self`.  A key's place is the number of keys before it, found in each list by bisection; of equal
  * keys those of earlier lists and places come first. */
 HIPK_DEVICE void merge_lists(lds<uint64_t> out, lds<uint64_t> keys, int lists, int pitch, int width, int self,
                              int threads) {
   constexpr int TOGETHER = 4; /* bisections under way at once */
+  HIPK_ROLLED
   for (int i = self; i < lists * width; i += threads) {
     const int own = i / width, at = i & (width - 1);
     const uint64_t key = keys[own * pitch + at];
     int place = 0;
+    HIPK_ROLLED
     for (int first = 0; first < lists; first += TOGETHER) {
       int before[TOGETHER] = {};
+      HIPK_ROLLED
       for (int step = width; step > 0; step /= 2) {
         HIPK_UNROLL
         for (int l = 0; l < TOGETHER; l++) {
           const int list = first + l, last = before[l] + step - 1;
-          if (list >= lists || last >= width) continue;
-          const uint64_t other = keys[list * pitch + last];
-          if (list == own ? last < at : comes_first(other, key, list < own)) before[l] += step;
+          const uint64_t other = keys[(list < lists ? list : own) * pitch + (last & (width - 1))];
+          const bool first_of_equals = list < own || (list == own && last < at);
+          const bool comes = other > key || (first_of_equals && other == key);
+          before[l] += comes && last < width && list < lists ? step : 0;
         }
       }
       HIPK_UNROLL
@@ -91,10 +91,11 @@ HIPK_DEVICE void merge_lists(lds<uint64_t> out, lds<uint64_t> keys, int lists, i
   }
 }
 
-/* Of keys[0..count), how many come before keys[at] = key; of equal ones the earlier. */
+/* Of keys[0..count), how many come before keys[at] = key, not 0; of equal ones the earlier. */
 HIPK_DEVICE int place_of(lds<uint64_t> keys, int count, uint64_t key, int at) {
   int before = 0;
-  for (int i = 0; i < count; i++) before += comes_first(keys[i], key, i < at);
+  HIPK_UNROLL_4
+  for (int i = 0; i < count; i++) before += keys[i] > key - (i < at ? 1 : 0);
   return before;
 }
 
@@ -137,9 +138,9 @@ private:
     keys[held + lane_index()] = best;
     wave_sync();
     const int place = place_of(keys + held, WAVE, best, lane_index());
-    const uint64_t last = shuffle(best, lowest_bit(ballot(place == width - 1)));
+    const uint64_t last = ballot(best != 0 && place == width - 1);
     wave_sync();
-    return last;
+    return last ? shuffle(best, lowest_bit(last)) : 0;
   }
 
   /* Put what can be among the best behind the list, then each key into its place. */

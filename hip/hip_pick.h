@@ -28,6 +28,7 @@ inline int32_t list_width(int64_t topk) { return 1 << log2_of(topk); }
 HIPK_DEVICE int place_by_id(const pick_view &v, lds<uint64_t> list, int32_t id, int k) {
   if (id < 0) return k;
   int place = 0;
+  HIPK_UNROLL_4
   for (int i = 0; i < v.topk; i++) {
     const int32_t other = key_block(list[i], v.contract.tie);
     place += other >= 0 && (other < id || (other == id && i < k));

@@ -108,7 +108,7 @@ HIPK_KERNEL(ROW_WAVES *WAVE) select_rows(select_view v) {
   list best;
   best.begin(keys + wave * list::ROOM, v.pick.width);
   scan_columns(v, best, score_row(v, head, row), span.blocks, 0, span.columns, ROW_TILE);
-  write_pick(v.pick, best.keys, ids + wave * MAX_TOPK, head, row, span.place);
+  write_pick(reread(v).pick, best.keys, ids + wave * MAX_TOPK, head, row, span.place);
 }
 
 select_view view_select(const m3idx_select_args *args, const m3idx_sparse_out *sparse) {
