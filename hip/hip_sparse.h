@@ -51,7 +51,8 @@ HIPK_DEVICE void write_sparse_row(const sparse_view &v, row_place at, int32_t ro
     const int k = base + lane_index();
     const int32_t id = k < topk ? static_cast<int32_t>(ids[k]) : -1;
     const bool is_full = id >= 0 && id < self, is_self = id >= 0 && id == self;
-    const uint64_t mask = ballot(is_full), selves = ballot(is_self);
+    const uint64_t mask = ballot(is_full);
+    const uint64_t selves = ballot(is_self);
     const int32_t page = is_full || is_self ? static_cast<int32_t>(pages[id]) : 0;
     if (is_full) {
       const int slot = full + count_bits(mask & ((uint64_t{1} << lane_index()) - 1));
