@@ -41,7 +41,8 @@ thread() {
   local program archer
   archer=$(find /usr/lib/llvm-*/lib -name libarcher.so 2>/dev/null | sort -V | tail -n 1)
   [[ -n $archer ]] || die "no libarcher.so beside libomp"
-  export OMP_TOOL_LIBRARIES=$archer TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 OMP_NUM_THREADS=4
+  export OMP_TOOL_LIBRARIES=$archer OMP_NUM_THREADS=4
+  export TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:allocator_may_return_null=1
   program=$(plant clang -fsanitize=thread)
   finds thread race -- "$program"
   build tsan
