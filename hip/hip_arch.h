@@ -16,6 +16,10 @@
  *   - Lanes of a wave see one another's memory after wave_sync(), lanes of a group after barrier(), groups only
  *     through arrive().  Shuffles and ballots order no memory.
  *   - A mask has one bit a lane; bits at or past WAVE are zero.
+ *   - matrix_step(a, b, acc) is a cross-lane operation.  load_a and load_b fill a fragment from rows that lie in group
+ *     memory as hip_layout.h says: M (N) rows from `row` on, their codes 16 * step to 16 * step + 15; they are
+ *     reached by the whole wave as well.  acc.v[e] is the accumulator at (matrix::acc_row, matrix::acc_col); with
+ *     `matrix_acc acc = {}` it starts at zero.  What a step rounds is hip_bound.h's matter.
  * Nothing here judges numbers: float arithmetic is IEEE, subnormals kept, contraction only by fused().
  */
 #ifndef M3IDX_HIP_ARCH_H
@@ -23,6 +27,8 @@
 
 #include <hip/hip_runtime.h>
 #include <stdint.h>
+
+#include "hip_layout.h"
 
 /* Before a loop over a lane's own array, which stays in registers only if every index is a constant; and before a
  * loop that is rare or long, and must not fill the registers with its unrolled self.  Four steps at once hide the
@@ -36,18 +42,6 @@
 #define HIPK_UNROLL_4
 #define HIPK_ROLLED
 #endif
-
-namespace hipk {
-
-/* Sixteen bytes, the widest access of one lane, and eight. */
-struct alignas(16) u32x4 {
-  uint32_t x, y, z, w;
-};
-struct alignas(8) u32x2 {
-  uint32_t x, y;
-};
-
-} // namespace hipk
 
 #ifndef HIPK_TARGET
 
@@ -116,6 +110,45 @@ template <class P> HIPK_DEVICE const P &reread(const P &) {
   return *(const P *)segment;
 }
 
+/* ---- matrix steps ---- */
+
+struct matrix_a {
+  u32x4 codes;
+};
+struct matrix_b {
+  u32x4 codes;
+};
+struct matrix_acc {
+  float v __attribute__((ext_vector_type(16)));
+};
+
+/* A lane's codes of a step are one unit of its row. */
+HIPK_DEVICE matrix_a load_a(lds<u32x4> rows, int row, int step) {
+  return {rows[matrix_place(row + lane_index() % 32, 2 * step + lane_index() / 32)]};
+}
+HIPK_DEVICE matrix_b load_b(lds<u32x4> rows, int row, int step) {
+  return {rows[matrix_place(row + lane_index() % 32, 2 * step + lane_index() / 32)]};
+}
+HIPK_DEVICE void matrix_step(const matrix_a &a, const matrix_b &b, matrix_acc &acc) {
+#if defined(__gfx942__)
+  typedef short codes __attribute__((ext_vector_type(4)));
+  struct halves {
+    codes low, high;
+  };
+  const halves x = __builtin_bit_cast(halves, a.codes), y = __builtin_bit_cast(halves, b.codes);
+  acc.v = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(x.low, y.low, acc.v, 0, 0, 0);
+  acc.v = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(x.high, y.high, acc.v, 0, 0, 0);
+#elif defined(__gfx950__)
+  typedef __bf16 codes __attribute__((ext_vector_type(8)));
+  acc.v = __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(codes, a.codes),
+                                                  __builtin_bit_cast(codes, b.codes), acc.v, 0, 0, 0);
+#elif defined(__HIP_DEVICE_COMPILE__)
+#error "no matrix step for this target"
+#else
+  (void)a, (void)b, (void)acc; /* the host's pass only reads it */
+#endif
+}
+
 template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, hipStream_t stream, const P &params) {
   kernel<<<dim3(static_cast<unsigned>(groups)), dim3(static_cast<unsigned>(threads)), 0, stream>>>(params);
 }
@@ -123,4 +156,11 @@ template <class P> void launch(void (*kernel)(P), int64_t groups, int threads, h
 } // namespace hipk
 
 #endif
+
+namespace hipk {
+
+using matrix = matrix_layout<WAVE>;
+
+} // namespace hipk
+
 #endif

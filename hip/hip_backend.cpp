@@ -51,6 +51,7 @@ m3idx_status backend_open(m3idx_context *ctx) {
   char text[M3IDX_MESSAGE_BYTES];
   const hipError_t asked = hipk_device_query(ctx->device, &device, text, sizeof text);
   if (asked != hipSuccess) return hipk_check(ctx, asked, "the properties of the device");
+  device.matrix = true;
   if (device.arch == M3IDX_ARCH_OTHER)
     return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "device %d is %s; the plugin carries code for " HIPK_TARGETS, ctx->device,
                       text);

@@ -17,6 +17,7 @@
 struct hipk_device {
   m3idx_arch arch; /* whose launch policies apply */
   int compute_units;
+  bool matrix; /* its matrix steps keep within hip_bound.h, as far as the probe can tell */
 };
 
 /* A workspace is [HIPK_COUNTERS completion counters of uint32][scratch of the launch].  The counters stand at

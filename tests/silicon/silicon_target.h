@@ -10,6 +10,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "hip_layout.h"
+
 /* ---- the runtime ---- */
 
 typedef cudaError_t hipError_t;
@@ -110,6 +112,45 @@ HIPK_DEVICE uint32_t arrive(gptr<uint32_t> counter) {
 }
 HIPK_DEVICE void reset(gptr<uint32_t> counter) {
   __nv_atomic_store_n(counter, 0u, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+}
+
+/* ---- matrix steps ---- */
+
+struct matrix_a {
+  uint32_t w[4];
+};
+struct matrix_b {
+  uint32_t w[4];
+};
+struct matrix_acc {
+  float v[8];
+};
+
+/* Four tiles of 8 rows of one unit; lane l brings the address of row l % 8 of tile l / 8. */
+HIPK_DEVICE void load_tiles(uint32_t (&w)[4], const u32x4 *from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from))));
+}
+HIPK_DEVICE matrix_a load_a(lds<u32x4> rows, int row, int step) {
+  matrix_a a;
+  load_tiles(a.w, rows + matrix_place(row + lane_index() % 16, 2 * step + lane_index() / 16));
+  return a;
+}
+HIPK_DEVICE matrix_b load_b(lds<u32x4> rows, int row, int step) {
+  matrix_b b;
+  load_tiles(b.w, rows + matrix_place(row + lane_index() % 8 + lane_index() / 16 * 8, 2 * step + lane_index() / 8 % 2));
+  return b;
+}
+HIPK_DEVICE void mma_half(const matrix_a &a, uint32_t b0, uint32_t b1, float *c) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b0), "r"(b1));
+}
+HIPK_DEVICE void matrix_step(const matrix_a &a, const matrix_b &b, matrix_acc &acc) {
+  mma_half(a, b.w[0], b.w[1], acc.v);
+  mma_half(a, b.w[2], b.w[3], acc.v + 4);
 }
 
 HIPK_DEVICE void forget(uint32_t &x) { asm volatile("" : "+r"(x)); }

@@ -75,6 +75,11 @@ void wave_op(enum wave_op op, const void *in, void *out, size_t bytes, int choic
   wait(AT_WAVE_OP, where);
 }
 
+void wave_call(wave_function function, void *data, site where) {
+  m.lane_here->function = function;
+  wave_op(OP_CALL, nullptr, data, 0, 0, where);
+}
+
 void barrier(site where) { wait(AT_BARRIER, where); }
 
 static void watch_atomic(const void *counter, site where) {
@@ -135,6 +140,15 @@ static void resolve(group &g, int wave) {
     uint64_t mask = 0;
     for (int i = 0; i < n; i++) mask |= static_cast<uint64_t>(lanes[i].choice != 0) << i;
     for (int i = 0; i < n; i++) std::memcpy(lanes[i].out, &mask, sizeof mask);
+  } else if (lanes[0].op == OP_CALL) {
+    if (n != m.wave_lanes) {
+      fail("%s:%d: a wave of %d lanes, %d are needed", base_name(lanes[0].where.file), lanes[0].where.line, n,
+           m.wave_lanes);
+      return;
+    }
+    void *data[64];
+    for (int i = 0; i < n; i++) data[i] = lanes[i].out;
+    lanes[0].function(data);
   } else {
     unsigned char values[64][8];
     for (int i = 0; i < n; i++) std::memcpy(values[i], lanes[i].in, lanes[i].bytes);

@@ -76,10 +76,13 @@ void watch(const range *range, const void *at, size_t bytes, bool write, site wh
 void *group_array(size_t bytes, site where, uint32_t *bound);
 void watch_group(const void *base, uint32_t bound, int64_t byte, size_t bytes, bool write, site where);
 
-enum wave_op { OP_SYNC, OP_BALLOT, OP_SHUFFLE };
+enum wave_op { OP_SYNC, OP_BALLOT, OP_SHUFFLE, OP_CALL };
 /* All lanes of the wave bring `in` (bytes) and `choice`; returns when all are there.  Ballot: *out = mask of
  * lanes with choice != 0.  Shuffle: out = the `in` of lane `choice`. */
 void wave_op(wave_op op, const void *in, void *out, size_t bytes, int choice, site where);
+/* All lanes of a whole wave bring `data`; `function` sees them all, by lane, and then all go on. */
+typedef void (*wave_function)(void *const *data);
+void wave_call(wave_function function, void *data, site where);
 void barrier(site where);
 enum order { RELAXED = 0, ACQUIRE = 1, RELEASE = 2, ACQUIRE_RELEASE = 3 };
 uint32_t fetch_add(uint32_t *counter, uint32_t value, order order, site where);

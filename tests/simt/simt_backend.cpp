@@ -28,9 +28,9 @@ struct machine {
   size_t group_bytes;
 };
 const machine machines[] = {
-    {"gfx942", {M3IDX_GFX942, 304}, 64, 64 * 1024},
-    {"gfx950", {M3IDX_GFX950, 256}, 64, 160 * 1024},
-    {"wave32", {M3IDX_GFX950, 132}, 32, 48 * 1024},
+    {"gfx942", {M3IDX_GFX942, 304, true}, 64, 64 * 1024},
+    {"gfx950", {M3IDX_GFX950, 256, true}, 64, 160 * 1024},
+    {"wave32", {M3IDX_GFX950, 132, true}, 32, 48 * 1024},
 };
 constexpr size_t MACHINES = sizeof machines / sizeof *machines;
 

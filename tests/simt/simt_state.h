@@ -27,6 +27,7 @@ struct lane {
   void *out = nullptr;
   size_t bytes = 0;
   int choice = 0;
+  wave_function function = nullptr;
 };
 
 /* For each group whose accesses are known to have happened: those of phases below the value. */

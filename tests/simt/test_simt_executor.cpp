@@ -173,6 +173,21 @@ void arrival_seen_by_one_lane_only(params p) {
     (void)x;
   }
 }
+void step_in_half_the_wave(params) {
+  matrix_acc acc = {};
+  if (lane_index() < WAVE / 2) matrix_step(matrix_a{}, matrix_b{}, acc);
+}
+void load_in_half_the_wave(params) {
+  HIPK_LDS(u32x4, rows, matrix::M * MATRIX_UNITS);
+  if (lane_index() < WAVE / 2) load_a(rows, 0, 0);
+}
+void load_unwritten(params) {
+  HIPK_LDS(u32x4, rows, matrix::M * MATRIX_UNITS);
+  for (int i = lane_index(); i < matrix::M * MATRIX_UNITS - 1; i += WAVE)
+    if (wave_index() == 0) rows[i] = u32x4{};
+  barrier();
+  for (int step = 0; step < MATRIX_DIM / matrix::K; step++) load_a(rows, 0, step);
+}
 
 const struct {
   const char *name;
@@ -203,6 +218,9 @@ const struct {
     {"arrival_before_the_stores", arrival_before_the_stores, "race in global memory"},
     {"merge_before_all", merge_before_all, "race in global memory"},
     {"arrival_seen_by_one_lane_only", arrival_seen_by_one_lane_only, "race in global memory"},
+    {"step_in_half_the_wave", step_in_half_the_wave, "returned after"},
+    {"load_in_half_the_wave", load_in_half_the_wave, "returned after"},
+    {"load_unwritten", load_unwritten, "before anything was written"},
 };
 
 struct outcome {

@@ -12,7 +12,9 @@
 
 #include <type_traits>
 
+#include "hip_layout.h"
 #include "simt.h"
+#include "simt_matrix.h"
 
 typedef void *hipStream_t;
 
@@ -155,6 +157,72 @@ inline uint32_t arrive(gptr<uint32_t> counter, HIPK_HERE) {
   return simt::fetch_add(counter.at, 1, simt::ACQUIRE_RELEASE, simt::site{file, line});
 }
 inline void reset(gptr<uint32_t> counter, HIPK_HERE) { simt::store(counter.at, 0, simt::site{file, line}); }
+
+/* ---- matrix steps: simt_matrix.h does the arithmetic of the whole wave's tile ---- */
+
+using simt_layout = matrix_layout<WAVE>;
+struct matrix_a {
+  uint16_t codes[2 * simt_layout::A_WORDS];
+};
+struct matrix_b {
+  uint16_t codes[2 * simt_layout::B_WORDS];
+};
+struct matrix_acc {
+  float v[simt_layout::ACC];
+};
+
+/* The `count` codes whose rows and ks the layout's functions say. */
+inline void load_codes(lds<u32x4> rows, int row, int step, int count, int (*row_of)(int, int), int (*k_of)(int, int),
+                       uint16_t *codes, simt::site where) {
+  ballot(true, where.file, where.line); /* the whole wave is here */
+  int at = -1;
+  u32x4 unit = {};
+  for (int e = 0; e < count; e++) {
+    const int k = 16 * step + k_of(lane_index(), e), place = matrix_place(row + row_of(lane_index(), e), k / 8);
+    if (place != at) unit = rows[index_at(at = place, where.file, where.line)];
+    const uint32_t words[4] = {unit.x, unit.y, unit.z, unit.w};
+    codes[e] = static_cast<uint16_t>(words[k / 2 % 4] >> 16 * (k % 2));
+  }
+}
+inline matrix_a load_a(lds<u32x4> rows, int row, int step, HIPK_HERE) {
+  matrix_a a;
+  load_codes(rows, row, step, 2 * simt_layout::A_WORDS, simt_layout::a_row, simt_layout::a_k, a.codes,
+             simt::site{file, line});
+  return a;
+}
+inline matrix_b load_b(lds<u32x4> rows, int row, int step, HIPK_HERE) {
+  matrix_b b;
+  load_codes(rows, row, step, 2 * simt_layout::B_WORDS, simt_layout::b_col, simt_layout::b_k, b.codes,
+             simt::site{file, line});
+  return b;
+}
+
+struct matrix_lane {
+  const matrix_a *a;
+  const matrix_b *b;
+  matrix_acc *acc;
+};
+inline void step_of_wave(void *const *lanes) {
+  using L = simt_layout;
+  static simt_matrix_tile tile;
+  tile.rows = L::M;
+  tile.cols = L::N;
+  for (int lane = 0; lane < WAVE; lane++) {
+    const matrix_lane *l = static_cast<const matrix_lane *>(lanes[lane]);
+    for (int e = 0; e < 2 * L::A_WORDS; e++) tile.a[L::a_row(lane, e)][L::a_k(lane, e)] = l->a->codes[e];
+    for (int e = 0; e < 2 * L::B_WORDS; e++) tile.b[L::b_col(lane, e)][L::b_k(lane, e)] = l->b->codes[e];
+    for (int e = 0; e < L::ACC; e++) tile.acc[L::acc_row(lane, e)][L::acc_col(lane, e)] = l->acc->v[e];
+  }
+  simt_matrix_step(&tile);
+  for (int lane = 0; lane < WAVE; lane++) {
+    const matrix_lane *l = static_cast<const matrix_lane *>(lanes[lane]);
+    for (int e = 0; e < L::ACC; e++) l->acc->v[e] = tile.acc[L::acc_row(lane, e)][L::acc_col(lane, e)];
+  }
+}
+inline void matrix_step(const matrix_a &a, const matrix_b &b, matrix_acc &acc, HIPK_HERE) {
+  matrix_lane lane = {&a, &b, &acc};
+  simt::wave_call(step_of_wave, &lane, simt::site{file, line});
+}
 
 inline void forget(uint32_t &) {}
 template <class P> const P &reread(const P &params) { return params; }
