@@ -10,6 +10,7 @@
 
 #include "hip_ops.h"
 #include "simt.h"
+#include "simt_matrix.h"
 
 /* The same sources, compiled for waves of 32 under other names. */
 #define HIPK_OP(name)                                                                                               \
@@ -26,11 +27,12 @@ struct machine {
   hipk_device device;
   int wave;
   size_t group_bytes;
+  simt_matrix_unit unit;
 };
 const machine machines[] = {
-    {"gfx942", {M3IDX_GFX942, 304, true}, 64, 64 * 1024},
-    {"gfx950", {M3IDX_GFX950, 256, true}, 64, 160 * 1024},
-    {"wave32", {M3IDX_GFX950, 132, true}, 32, 48 * 1024},
+    {"gfx942", {M3IDX_GFX942, 304, true}, 64, 64 * 1024, SIMT_MATRIX_GFX942},
+    {"gfx950", {M3IDX_GFX950, 256, true}, 64, 160 * 1024, SIMT_MATRIX_GFX950},
+    {"wave32", {M3IDX_GFX950, 132, true}, 32, 48 * 1024, SIMT_MATRIX_MMA},
 };
 constexpr size_t MACHINES = sizeof machines / sizeof *machines;
 
@@ -131,6 +133,7 @@ m3idx_status call(m3idx_context *ctx, const machine &on, const char *op, const A
   /* What an earlier launch may have left: NaN scores and keys better than any. */
   std::memset(scratch, 0xff, scratch_bytes);
   simt::configure({seed * UINT64_C(1000003) + calls++, on.wave, on.group_bytes});
+  simt_matrix_current()->unit = on.unit;
   simt::allow(counters, HIPK_COUNTERS * sizeof *counters, true);
   simt::allow(scratch, scratch_bytes, true);
   name_buffers(*args);

@@ -213,7 +213,7 @@ inline void step_of_wave(void *const *lanes) {
     for (int e = 0; e < 2 * L::B_WORDS; e++) tile.b[L::b_col(lane, e)][L::b_k(lane, e)] = l->b->codes[e];
     for (int e = 0; e < L::ACC; e++) tile.acc[L::acc_row(lane, e)][L::acc_col(lane, e)] = l->acc->v[e];
   }
-  simt_matrix_step(&tile);
+  simt_matrix_step(&tile, simt_matrix_current());
   for (int lane = 0; lane < WAVE; lane++) {
     const matrix_lane *l = static_cast<const matrix_lane *>(lanes[lane]);
     for (int e = 0; e < L::ACC; e++) l->acc->v[e] = tile.acc[L::acc_row(lane, e)][L::acc_col(lane, e)];
