@@ -31,8 +31,31 @@ typedef enum case_data {
   CASE_TIES,     /* -1, 0 and 1: many equal dots */
   CASE_SPECIALS, /* normal with NaN, inf, +-0, subnormals sown in */
   CASE_WIDE,     /* exponents over the format's whole range, under a ceiling for each page and row */
-  CASE_NEAR      /* block maxima a few ulps and less apart: only exact arithmetic rounds and orders them */
+  CASE_NEAR,     /* block maxima a few ulps and less apart: only exact arithmetic rounds and orders them */
+  CASE_MIXED,    /* each query row, page and run of scores is of one of the kinds above */
+  CASE_ZEROS     /* nothing but +0, to put elements into */
 } case_data;
+
+/* Which pages the live entries of a block table name. */
+typedef enum case_table {
+  CASE_TURNS,  /* all pages in a random order, in turn through the requests */
+  CASE_RANDOM, /* any page anywhere: a request may read one twice, or share it with another */
+  CASE_PREFIX  /* block b of every request is the same page, as with a cached prefix */
+} case_table;
+
+/* One element overwritten after the data kind has filled its tensor. */
+typedef enum case_put_tensor {
+  CASE_PUT_Q,
+  CASE_PUT_INDEX_K,
+  CASE_PUT_SCORE,
+  CASE_PUT_BLOCK_TABLE,
+  CASE_PUT_ATTENTION_BLOCK_TABLE
+} case_put_tensor;
+typedef struct case_put {
+  case_put_tensor tensor;
+  int64_t index; /* of the dense tensor */
+  uint32_t bits; /* of the element */
+} case_put;
 
 /* Everything a case line can say.  Lists are owned by the spec (case_spec_free). */
 typedef struct case_spec {
@@ -55,6 +78,9 @@ typedef struct case_spec {
   case_data data;
   uint64_t seed;
   int64_t num_pages; /* --num-pages; 0 = exactly the live pages; less than live = pages are shared */
+  case_table table;
+  int64_t num_puts;
+  case_put *puts; /* in the order in which they are done */
 } case_spec;
 
 #define CASE_FORMAT "m3idx-case/1"
@@ -132,6 +158,8 @@ void case_spec_help(FILE *out);
 /* Key of option i without its dashes, NULL past the end: each takes one argument. */
 const char *case_spec_option(int i);
 const char *case_op_name(case_op op);
+const char *case_data_name(case_data data);
+const char *case_table_name(case_table table);
 /* Blocks of the longest row: the least max_block that fits. */
 int64_t case_spec_least_blocks(const case_spec *spec);
 

@@ -115,13 +115,14 @@ static uint32_t normal_code(m3idx_dtype d, uint64_t key, uint64_t i) {
   return case_encode(d, m < 0, (uint64_t)(m < 0 ? -m : m), -48);
 }
 
-static void fill_normal(m3idx_dtype d, uint64_t key, int64_t count, void *out) {
-  for (int64_t i = 0; i < count; i++) put(out, d, i, normal_code(d, key, (uint64_t)i));
+/* Elements first .. last - 1 of a tensor, like every fill below. */
+static void fill_normal(m3idx_dtype d, uint64_t key, int64_t first, int64_t last, void *out) {
+  for (int64_t i = first; i < last; i++) put(out, d, i, normal_code(d, key, (uint64_t)i));
 }
 
 /* Integers -most..most. */
-static void fill_ties(m3idx_dtype d, uint64_t key, int64_t count, uint32_t most, void *out) {
-  for (int64_t i = 0; i < count; i++) {
+static void fill_ties(m3idx_dtype d, uint64_t key, int64_t first, int64_t last, uint32_t most, void *out) {
+  for (int64_t i = first; i < last; i++) {
     int64_t value = (int64_t)below(case_word(key, (uint64_t)i), 2 * most + 1) - most;
     put(out, d, i, case_encode(d, value < 0, (uint64_t)(value < 0 ? -value : value), 0));
   }
@@ -150,39 +151,35 @@ static uint32_t special_code(m3idx_dtype d, uint64_t word) {
   }
 }
 
-/* Each row has one special in one case of eight. */
-static void sow_rows(const case_spec *spec, m3idx_dtype d, int64_t rows, int64_t width, void *out) {
-  uint64_t key = case_stream_key(spec, CASE_STREAM_SOWN) ^ GAMMA;
-  for (int64_t r = 0; r < rows; r++) {
-    uint64_t word = case_word(key, 2 * (uint64_t)r);
-    if (word & 7) continue;
-    put(out, d, r * width + below(word, (uint32_t)width), special_code(d, case_word(key, 2 * (uint64_t)r + 1)));
-  }
+/* A row has one special in one case of eight. */
+static void sow_row(const case_spec *spec, m3idx_dtype d, int64_t r, void *out) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_SOWN) ^ GAMMA, word = case_word(key, 2 * (uint64_t)r);
+  int64_t D = spec->head_dim;
+  if (word & 7) return;
+  put(out, d, r * D + below(word, (uint32_t)D), special_code(d, case_word(key, 2 * (uint64_t)r + 1)));
 }
 
-/* Each page has 0..3 specials; one page in sixteen has a NaN in every token. */
-static void sow_pages(const case_spec *spec, m3idx_dtype d, int64_t pages, void *out) {
+/* A page has 0..3 specials; one page in sixteen has a NaN in every token. */
+static void sow_page(const case_spec *spec, m3idx_dtype d, int64_t p, void *out) {
   uint64_t key = case_stream_key(spec, CASE_STREAM_SOWN);
   int64_t B = spec->block_size, D = spec->head_dim;
-  for (int64_t p = 0; p < pages; p++) {
-    uint64_t page = case_word(key, (uint64_t)p);
-    for (uint64_t i = 0; i < (page & 3); i++)
-      put(out, d, p * B * D + below(case_word(page, 2 * i), (uint32_t)(B * D)),
-          special_code(d, case_word(page, 2 * i + 1)));
-    if (page >> 2 & 15) continue;
-    for (int64_t b = 0; b < B; b++) {
-      uint64_t word = case_word(page, 16 + (uint64_t)b);
-      put(out, d, (p * B + b) * D + below(word, (uint32_t)D), nan_code(d, word >> 1 & 1, word));
-    }
+  uint64_t page = case_word(key, (uint64_t)p);
+  for (uint64_t i = 0; i < (page & 3); i++)
+    put(out, d, p * B * D + below(case_word(page, 2 * i), (uint32_t)(B * D)),
+        special_code(d, case_word(page, 2 * i + 1)));
+  if (page >> 2 & 15) return;
+  for (int64_t b = 0; b < B; b++) {
+    uint64_t word = case_word(page, 16 + (uint64_t)b);
+    put(out, d, (p * B + b) * D + below(word, (uint32_t)D), nan_code(d, word >> 1 & 1, word));
   }
 }
 
 /* Every fourth score is special, among them the values that forced blocks take (S3.7) and that contracts give
  * to NaN (S4.3), and their neighbours. */
-static void sow_scores(const case_spec *spec, int64_t count, float *out) {
+static void sow_scores(const case_spec *spec, int64_t first, int64_t last, float *out) {
   static const uint32_t borders[] = {0x7149f2cau, 0x7149f2c9u, 0x7149f2cbu, 0x6fa18f08u, 0x6fa18f07u, 0x6fa18f09u};
   uint64_t key = case_stream_key(spec, CASE_STREAM_SOWN);
-  for (int64_t i = 0; i < count; i++) {
+  for (int64_t i = first; i < last; i++) {
     uint64_t word = case_word(key, (uint64_t)i);
     if (word & 3) continue;
     uint32_t code = special_code(M3IDX_F32, word >> 3);
@@ -201,14 +198,12 @@ static uint32_t wide_code(m3idx_dtype d, uint32_t ceiling, uint64_t word) {
   return with_sign(d, word >> 31 & 1, code);
 }
 
-/* Rows of `width`; each group of rows has a ceiling for its exponents.  Without ceilings the sums of the wide formats
- * would all overflow and no two blocks would differ. */
-static void fill_wide(m3idx_dtype d, uint64_t key, int64_t rows, int64_t group, int64_t width, void *out) {
-  for (int64_t r = 0; r < rows; r++) {
-    uint32_t ceiling = below(case_word(key ^ GAMMA, (uint64_t)(r / group)), largest_exponent(d) + 1);
-    for (int64_t i = r * width; i < (r + 1) * width; i++)
-      put(out, d, i, wide_code(d, ceiling, case_word(key, (uint64_t)i)));
-  }
+/* Query row or page `at` of `width` elements has a ceiling for its exponents.  Without ceilings the sums of the wide
+ * formats would all overflow and no two blocks would differ. */
+static void fill_wide(m3idx_dtype d, uint64_t key, int64_t at, int64_t width, void *out) {
+  uint32_t ceiling = below(case_word(key ^ GAMMA, (uint64_t)at), largest_exponent(d) + 1);
+  for (int64_t i = at * width; i < (at + 1) * width; i++)
+    put(out, d, i, wide_code(d, ceiling, case_word(key, (uint64_t)i)));
 }
 
 /* ---- near ----
@@ -292,66 +287,90 @@ static void near_page(const case_spec *spec, const near_base *b, uint64_t page, 
   }
 }
 
-/* ---- tensors ---- */
+/* ---- tensors: each query row, page and run of scores by its kind ---- */
+
+enum { MIXED_RUN = 16 }; /* columns of a row of scores that are of one kind */
+
+/* The kind of row, page or run i: the case's, or where that is mixed one of the five before it. */
+static case_data kind_of(const case_spec *spec, uint64_t salt, int64_t i) {
+  if (spec->data != CASE_MIXED) return spec->data;
+  return (case_data)below(case_word(case_stream_key(spec, CASE_STREAM_MIXED) ^ salt, (uint64_t)i), CASE_NEAR + 1);
+}
 
 void case_fill_q(const case_spec *spec, void *q) {
   uint64_t key = case_stream_key(spec, CASE_STREAM_Q);
   m3idx_dtype d = spec->q_dtype;
   int64_t rows = spec->num_rows * spec->heads, D = spec->head_dim;
   near_base base;
-  switch (spec->data) {
-  case CASE_NORMAL: fill_normal(d, key, rows * D, q); break;
-  case CASE_TIES: fill_ties(d, key, rows * D, 1, q); break;
-  case CASE_SPECIALS:
-    fill_normal(d, key, rows * D, q);
-    sow_rows(spec, d, rows, D, q);
-    break;
-  case CASE_WIDE: fill_wide(d, key, rows, 1, D, q); break;
-  case CASE_NEAR:
-    near_setup(spec, &base);
-    for (int64_t r = 0; r < rows; r++) near_row(spec, &base, case_word(key, (uint64_t)r), r * D, q);
-    break;
+  near_setup(spec, &base);
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t first = r * D, last = first + D;
+    switch (kind_of(spec, GAMMA, r)) {
+    case CASE_NORMAL: fill_normal(d, key, first, last, q); break;
+    case CASE_TIES: fill_ties(d, key, first, last, 1, q); break;
+    case CASE_SPECIALS:
+      fill_normal(d, key, first, last, q);
+      sow_row(spec, d, r, q);
+      break;
+    case CASE_WIDE: fill_wide(d, key, r, D, q); break;
+    case CASE_NEAR: near_row(spec, &base, case_word(key, (uint64_t)r), first, q); break;
+    case CASE_MIXED:
+    case CASE_ZEROS: break;
+    }
   }
 }
 
 void case_fill_index_k(const case_spec *spec, int64_t pages, void *index_k) {
   uint64_t key = case_stream_key(spec, CASE_STREAM_K);
   m3idx_dtype d = spec->k_dtype;
-  int64_t B = spec->block_size, D = spec->head_dim;
+  int64_t width = spec->block_size * spec->head_dim;
   near_base base;
-  switch (spec->data) {
-  case CASE_NORMAL: fill_normal(d, key, pages * B * D, index_k); break;
-  case CASE_TIES: fill_ties(d, key, pages * B * D, 1, index_k); break;
+  near_setup(spec, &base);
+  for (int64_t p = 0; p < pages; p++) {
+    int64_t first = p * width, last = first + width;
+    switch (kind_of(spec, 0, p)) {
+    case CASE_NORMAL: fill_normal(d, key, first, last, index_k); break;
+    case CASE_TIES: fill_ties(d, key, first, last, 1, index_k); break;
+    case CASE_SPECIALS:
+      fill_normal(d, key, first, last, index_k);
+      sow_page(spec, d, p, index_k);
+      break;
+    case CASE_WIDE: fill_wide(d, key, p, width, index_k); break;
+    case CASE_NEAR: near_page(spec, &base, case_word(key, (uint64_t)p), first, index_k); break;
+    case CASE_MIXED:
+    case CASE_ZEROS: break;
+    }
+  }
+}
+
+static void fill_scores(const case_spec *spec, case_data kind, int64_t first, int64_t last, float *score) {
+  uint64_t key = case_stream_key(spec, CASE_STREAM_SCORE);
+  switch (kind) {
+  case CASE_NORMAL: fill_normal(M3IDX_F32, key, first, last, score); break;
+  case CASE_TIES: fill_ties(M3IDX_F32, key, first, last, 4, score); break;
   case CASE_SPECIALS:
-    fill_normal(d, key, pages * B * D, index_k);
-    sow_pages(spec, d, pages, index_k);
+    fill_normal(M3IDX_F32, key, first, last, score);
+    sow_scores(spec, first, last, score);
     break;
-  case CASE_WIDE: fill_wide(d, key, pages * B, B, D, index_k); break;
-  case CASE_NEAR:
-    near_setup(spec, &base);
-    for (int64_t p = 0; p < pages; p++) near_page(spec, &base, case_word(key, (uint64_t)p), p * B * D, index_k);
+  case CASE_WIDE:
+    for (int64_t i = first; i < last; i++)
+      put(score, M3IDX_F32, i, wide_code(M3IDX_F32, largest_exponent(M3IDX_F32), case_word(key, (uint64_t)i)));
     break;
+  case CASE_NEAR: /* 1 and the seven floats above it */
+    for (int64_t i = first; i < last; i++)
+      put(score, M3IDX_F32, i,
+          case_encode(M3IDX_F32, false, (UINT64_C(1) << 23) + (case_word(key, (uint64_t)i) & 7), -23));
+    break;
+  case CASE_MIXED:
+  case CASE_ZEROS: break;
   }
 }
 
 void case_fill_score(const case_spec *spec, int64_t max_block, float *score) {
-  uint64_t key = case_stream_key(spec, CASE_STREAM_SCORE);
-  int64_t rows = spec->heads * spec->num_rows, count = rows * max_block;
-  switch (spec->data) {
-  case CASE_NORMAL: fill_normal(M3IDX_F32, key, count, score); break;
-  case CASE_TIES: fill_ties(M3IDX_F32, key, count, 4, score); break;
-  case CASE_SPECIALS:
-    fill_normal(M3IDX_F32, key, count, score);
-    sow_scores(spec, count, score);
-    break;
-  case CASE_WIDE:
-    for (int64_t i = 0; i < count; i++)
-      put(score, M3IDX_F32, i, wide_code(M3IDX_F32, largest_exponent(M3IDX_F32), case_word(key, (uint64_t)i)));
-    break;
-  case CASE_NEAR: /* 1 and the seven floats above it */
-    for (int64_t i = 0; i < count; i++)
-      put(score, M3IDX_F32, i,
-          case_encode(M3IDX_F32, false, (UINT64_C(1) << 23) + (case_word(key, (uint64_t)i) & 7), -23));
-    break;
-  }
+  int64_t rows = spec->heads * spec->num_rows, runs = max_block / MIXED_RUN + 1;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t run = 0; run < runs; run++) {
+      int64_t first = run * MIXED_RUN, last = first + MIXED_RUN < max_block ? first + MIXED_RUN : max_block;
+      fill_scores(spec, kind_of(spec, 0, r * runs + run), r * max_block + first, r * max_block + last, score);
+    }
 }

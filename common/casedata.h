@@ -15,7 +15,7 @@ uint64_t case_word(uint64_t key, uint64_t i);
  * value; a zero keeps its sign where the format has one. */
 uint32_t case_encode(m3idx_dtype dtype, bool negative, uint64_t m, int e);
 
-/* Fill q [T][H][D], index_k [P][B][D] or score [H][T][M] of a spec. */
+/* Fill q [T][H][D], index_k [P][B][D] or score [H][T][M] of a spec; all of them hold zeros. */
 void case_fill_q(const case_spec *spec, void *q);
 void case_fill_index_k(const case_spec *spec, int64_t pages, void *index_k);
 void case_fill_score(const case_spec *spec, int64_t max_block, float *score);
@@ -29,7 +29,9 @@ typedef enum case_stream {
   CASE_STREAM_ATTENTION,
   CASE_STREAM_BASE,  /* near: the key that all tokens share */
   CASE_STREAM_ROLES, /* near: which coordinate does what */
-  CASE_STREAM_SOWN   /* specials: where and which */
+  CASE_STREAM_SOWN,  /* specials: where and which */
+  CASE_STREAM_MIXED, /* mixed: which kind a row, page or run is of */
+  CASE_STREAM_DRAWN  /* tables: pages drawn at random */
 } case_stream;
 uint64_t case_stream_key(const case_spec *spec, case_stream stream);
 

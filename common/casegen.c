@@ -50,23 +50,33 @@ static int count_pages(const case_spec *spec, int64_t *pages, char *why) {
   return 0;
 }
 
-/* Live entries take the permutation in turn (again from its start when pages are shared); the rest is poison. */
+/* The page of a live entry, the next-th of all, block b of its request. */
+static int32_t page_of(const case_spec *spec, uint64_t drawn, int64_t pages, const int32_t *order, int64_t next,
+                       int64_t b) {
+  switch (spec->table) {
+  case CASE_TURNS: return order[next % pages]; /* again from its start when pages are shared */
+  case CASE_RANDOM: return order[case_word(drawn, (uint64_t)next) % (uint64_t)pages];
+  case CASE_PREFIX: return order[b % pages];
+  }
+  return 0;
+}
+
+/* Live entries name pages; the rest is poison. */
 static int fill_table(const case_spec *spec, case_stream stream, int64_t pages, int64_t width, int32_t *table,
                       char *why) {
   int32_t *order = malloc((size_t)(pages + 1) * sizeof *order);
   if (!order) return case_fail(why, "no memory for the order of %lld pages", (long long)pages);
-  case_permute(case_stream_key(spec, stream), pages, order);
+  const uint64_t key = case_stream_key(spec, stream), drawn = case_stream_key(spec, CASE_STREAM_DRAWN) ^ key;
+  case_permute(key, pages, order);
   int64_t next = 0;
   for (int64_t r = 0; r < spec->num_requests; r++) {
     int64_t live = blocks_of(spec, r);
     for (int64_t b = 0; b < width; b++) {
       int32_t *entry = &table[r * width + b];
-      if (b < live) {
-        *entry = order[next++];
-        if (next == pages) next = 0;
-      } else {
+      if (b < live)
+        *entry = page_of(spec, drawn, pages, order, next++, b);
+      else
         *entry = b & 1 ? -1 : INT32_MAX;
-      }
     }
   }
   free(order);
@@ -124,6 +134,31 @@ static int generate_select(const case_spec *spec, int64_t max_block, case_file *
   return 0;
 }
 
+/* --put: single elements, over whatever the tensor holds. */
+static int generate_puts(const case_spec *spec, case_file *out, char *why) {
+  static const char *const names[] = {"q", "index_k", "score", "block_table", "attention_block_table"};
+  for (int64_t i = 0; i < spec->num_puts; i++) {
+    const case_put *put = &spec->puts[i];
+    const char *name = names[put->tensor];
+    const case_tensor *t = case_find(out, name);
+    if (!t) return case_fail(why, "--put %s:%lld: the case has no such tensor", name, (long long)put->index);
+    const size_t width = case_dtype_bytes(t->dtype), count = t->bytes / width;
+    if ((uint64_t)put->index >= count)
+      return case_fail(why, "--put %s:%lld: must be below %llu, its elements", name, (long long)put->index,
+                       (unsigned long long)count);
+    if (width < 4 && put->bits >> 8 * width)
+      return case_fail(why, "--put %s:%lld=%lx: its elements have %d bits", name, (long long)put->index,
+                       (unsigned long)put->bits, (int)(8 * width));
+    if (width == 4)
+      ((uint32_t *)t->data)[put->index] = put->bits;
+    else if (width == 2)
+      ((uint16_t *)t->data)[put->index] = (uint16_t)put->bits;
+    else
+      ((uint8_t *)t->data)[put->index] = (uint8_t)put->bits;
+  }
+  return 0;
+}
+
 static int set_integer(case_file *out, const char *key, int64_t value) {
   char text[32];
   snprintf(text, sizeof text, "%lld", (long long)value);
@@ -155,6 +190,7 @@ int case_generate(const case_spec *spec, case_file *out, char *why) {
   int64_t max_block = spec->max_block ? spec->max_block : case_spec_least_blocks(spec);
   int bad = spec->op == CASE_SELECT ? generate_select(spec, max_block, &file, why)
                                     : generate_attention(spec, max_block, &file, why);
+  if (!bad) bad = generate_puts(spec, &file, why);
   if (!bad && (bad = generate_metadata(spec, max_block, &file))) case_fail(why, "no memory for the metadata");
   if (bad) case_file_free(&file);
   *out = file;

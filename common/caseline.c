@@ -13,7 +13,7 @@
 
 enum { P = 1 << CASE_PREFILL, D = 1 << CASE_DECODE, S = 1 << CASE_SELECT };
 
-typedef enum kind { OP, LIST, INT, MULTIPLE16, POW2, BOOL, DTYPE, CONTRACT, SCALE, DATA, SEED } kind;
+typedef enum kind { OP, LIST, INT, MULTIPLE16, POW2, BOOL, DTYPE, CONTRACT, SCALE, TABLE, DATA, SEED, PUT } kind;
 
 typedef struct option {
   const char *key;
@@ -34,7 +34,9 @@ static const option options[] = {
 enum { OPTIONS = sizeof options / sizeof *options };
 
 static const char *const op_words[] = {"prefill", "decode", "select", NULL};
-static const char *const data_words[] = {"normal", "ties", "specials", "wide", "near", NULL};
+static const char *const data_words[] = {"normal", "ties", "specials", "wide", "near", "mixed", "zeros", NULL};
+static const char *const table_words[] = {"turns", "random", "prefix", NULL};
+static const char *const put_words[] = {"q", "index_k", "score", "block_table", "attention_block_table", NULL};
 
 /* What has been said so far; given[i] is the value of option i or NULL, count[i] the entries of a list. */
 typedef struct parse {
@@ -96,6 +98,38 @@ static int parse_list(parse *p, const option *o, const char *text, int32_t **lis
   }
 }
 
+/* One TENSOR:INDEX=BITS; where it ends, or NULL. */
+static const char *parse_put(const char *text, case_put *put) {
+  const char *at;
+  char *end;
+  for (int i = 0; put_words[i]; i++) {
+    size_t n = strlen(put_words[i]);
+    if (strncmp(text, put_words[i], n) != 0 || text[n] != ':') continue;
+    put->tensor = (case_put_tensor)i;
+    if (!integer(text + n + 1, &at, &put->index) || put->index < 0 || *at++ != '=') return NULL;
+    if (!isxdigit((unsigned char)*at)) return NULL;
+    errno = 0;
+    unsigned long long bits = strtoull(at, &end, 16);
+    if (errno || bits > UINT32_MAX || (*end && *end != ',')) return NULL;
+    put->bits = (uint32_t)bits;
+    return end;
+  }
+  return NULL;
+}
+
+static int parse_puts(parse *p, const option *o, const char *text) {
+  case_put *puts = p->spec.puts = malloc(CASE_MAX_LIST * sizeof *puts);
+  if (!puts) return case_fail(p->why, "--%s: out of memory", o->key);
+  for (const char *at = text;; at++) {
+    int64_t n = p->spec.num_puts;
+    if (n == CASE_MAX_LIST) return case_fail(p->why, "--%s: more than %d entries", o->key, CASE_MAX_LIST);
+    if (!(at = parse_put(at, &puts[n])))
+      return case_fail(p->why, "--%s %.80s: entry %lld is not TENSOR:INDEX=BITS", o->key, text, (long long)n);
+    p->spec.num_puts++;
+    if (!*at) return 0;
+  }
+}
+
 static int parse_word(parse *p, const option *o, const char *text, const char *const *words, int *index) {
   for (*index = 0; words[*index]; ++*index)
     if (!strcmp(text, words[*index])) return 0;
@@ -117,6 +151,11 @@ static int parse_value(parse *p, const option *o, const char *text, int64_t *cou
     bad = parse_word(p, o, text, data_words, &word);
     *(case_data *)at = (case_data)word;
     return bad;
+  case TABLE:
+    bad = parse_word(p, o, text, table_words, &word);
+    *(case_table *)at = (case_table)word;
+    return bad;
+  case PUT: return parse_puts(p, o, text);
   case BOOL:
     bad = parse_integer(p, o, text, &number);
     *(bool *)at = number != 0;
@@ -148,6 +187,8 @@ static int parse_value(parse *p, const option *o, const char *text, int64_t *cou
 /* ---- lines ---- */
 
 const char *case_op_name(case_op op) { return op_words[op]; }
+const char *case_data_name(case_data data) { return data_words[data]; }
+const char *case_table_name(case_table table) { return table_words[table]; }
 
 const char *case_spec_option(int i) { return i >= 0 && i < OPTIONS ? options[i].key : NULL; }
 
@@ -156,6 +197,7 @@ void case_spec_free(case_spec *spec) {
   free(spec->prefix_lens);
   free(spec->seq_lens);
   free(spec->num_blocks);
+  free(spec->puts);
   *spec = (case_spec){0};
 }
 
@@ -336,8 +378,18 @@ static void append_list(text *t, const int32_t *list, int64_t count) {
   }
 }
 
-/* A list that the parser would derive is left out. */
+static void append_puts(text *t, const case_spec *s) {
+  for (int64_t i = 0; i < s->num_puts; i++) {
+    char piece[80];
+    snprintf(piece, sizeof piece, "%s%s:%lld=%lx", i ? "," : "", put_words[s->puts[i].tensor],
+             (long long)s->puts[i].index, (unsigned long)s->puts[i].bits);
+    append(t, piece);
+  }
+}
+
+/* A list that the parser would derive is left out, and so is one of no elements. */
 static bool derived(const case_spec *s, const option *o) {
+  if (o->kind == PUT) return s->num_puts == 0;
   if (s->op != CASE_PREFILL) return false;
   if (o->offset == offsetof(case_spec, prefix_lens)) {
     for (int64_t r = 0; r < s->num_requests; r++)
@@ -363,6 +415,8 @@ static void value_text(const case_spec *s, const option *o, char *value, size_t 
   case CONTRACT: m3idx_contract_name(at, value, bytes); break;
   case SCALE: snprintf(value, bytes, "%.9g", (double)*(const float *)at); break;
   case SEED: snprintf(value, bytes, "%llu", (unsigned long long)*(const uint64_t *)at); break;
+  case TABLE: snprintf(value, bytes, "%s", table_words[*(const case_table *)at]); break;
+  case PUT:
   case LIST: break;
   }
 }
@@ -373,12 +427,14 @@ char *case_spec_format(const case_spec *spec) {
     const option *o = &options[i];
     char value[96] = "";
     if (!(o->ops & 1u << spec->op) || derived(spec, o)) continue;
-    if (o->kind != LIST) value_text(spec, o, value, sizeof value);
-    if (o->kind != LIST && !strcmp(value, o->fallback)) continue;
+    const bool listed = o->kind == LIST || o->kind == PUT;
+    if (!listed) value_text(spec, o, value, sizeof value);
+    if (!listed && !strcmp(value, o->fallback)) continue;
     append(&t, i ? " --" : "--");
     append(&t, o->key);
     append(&t, " ");
     append(&t, value);
+    if (o->kind == PUT) append_puts(&t, spec);
     if (o->kind == LIST)
       append_list(&t, *(int32_t *const *)const_field(spec, o),
                   spec->op == CASE_SELECT ? spec->num_rows : spec->num_requests);

@@ -412,6 +412,109 @@ START_TEST(shared_and_spare_pages) {
 }
 END_TEST
 
+/* random: some request names a page twice, and two requests name one; prefix: block b is one page for all. */
+START_TEST(drawn_and_common_pages) {
+  case_file file = generated("--op decode --seq-lens 2048x2,1024 --table random --seed 1");
+  const case_tensor *t = case_find(&file, "block_table");
+  const int32_t *table = t->data;
+  int twice = 0, shared = 0;
+  ck_assert_int_eq(case_find(&file, "index_k")->shape[0], 16 + 16 + 8);
+  for (int64_t a = 0; a < 16; a++)
+    for (int64_t b = 0; b < 16; b++) {
+      ck_assert(table[a] >= 0 && table[a] < 40);
+      twice += a < b && table[a] == table[b];
+      shared += table[a] == table[t->shape[1] + b];
+    }
+  ck_assert_int_gt(twice, 0);
+  ck_assert_int_gt(shared, 0);
+  case_file_free(&file);
+  file = generated("--op decode --seq-lens 2048x2,1024 --num-pages 18 --table prefix --seed 1");
+  t = case_find(&file, "block_table");
+  table = t->data;
+  for (int64_t b = 0; b < 16; b++) {
+    ck_assert_int_eq(table[b], table[t->shape[1] + b]);
+    if (b < 8) ck_assert_int_eq(table[b], table[2 * t->shape[1] + b]);
+    for (int64_t a = 0; a < b; a++) ck_assert_int_ne(table[a], table[b]);
+  }
+  ck_assert_int_eq(table[2 * t->shape[1] + 8], INT32_MAX); /* dead */
+  case_file_free(&file);
+}
+END_TEST
+
+/* mixed: each query row, page, and run of 16 scores is the very one that a case of its kind has, and all five occur. */
+START_TEST(mixed_is_of_the_five) {
+  static const char *const kinds[] = {"normal", "ties", "specials", "wide", "near"};
+  static const struct {
+    const char *line, *tensor;
+    size_t piece;
+  } rows[] = {{"--op decode --seq-lens 512x16 --heads 3 --head-dim 32 --k-dtype e5m2 --seed 6", "q", 32 * 2},
+              {"--op decode --seq-lens 512x16 --heads 3 --head-dim 32 --k-dtype e5m2 --seed 6", "index_k", 128 * 32},
+              {"--op select --num-blocks 64x20 --heads 2 --seed 6", "score", 16 * 4}};
+  case_file of[5], mixed;
+  char line[256];
+  for (int i = 0; i < 5; i++) {
+    snprintf(line, sizeof line, "%s --data %s", rows[_i].line, kinds[i]);
+    of[i] = generated(line);
+  }
+  snprintf(line, sizeof line, "%s --data mixed", rows[_i].line);
+  mixed = generated(line);
+  const case_tensor *t = case_find(&mixed, rows[_i].tensor);
+  int64_t seen[5] = {0}, pieces = (int64_t)(t->bytes / rows[_i].piece);
+  for (int64_t p = 0; p < pieces; p++) {
+    int found = 0;
+    for (int i = 0; i < 5; i++) {
+      const case_tensor *k = case_find(&of[i], rows[_i].tensor);
+      const size_t at = (size_t)p * rows[_i].piece;
+      if (memcmp((const char *)t->data + at, (const char *)k->data + at, rows[_i].piece) != 0) continue;
+      seen[i]++;
+      found++;
+    }
+    ck_assert_int_ge(found, 1);
+  }
+  for (int i = 0; i < 5; i++) ck_assert_int_gt(seen[i], pieces / 20);
+  for (int i = 0; i < 5; i++) case_file_free(&of[i]);
+  case_file_free(&mixed);
+}
+END_TEST
+
+/* zeros: +0 everywhere, but for what is put. */
+START_TEST(zeros_and_puts) {
+  case_file file = generated("--op decode --seq-lens 130 --heads 2 --head-dim 16 --q-dtype f32 --k-dtype e4m3fnuz "
+                             "--data zeros --put q:31=7fc00001,index_k:4095=80,block_table:0=0,block_table:1=0");
+  const case_tensor *q = case_find(&file, "q"), *k = case_find(&file, "index_k"), *t = case_find(&file, "block_table");
+  for (int64_t i = 0; i < 31; i++) ck_assert_uint_eq(((const uint32_t *)q->data)[i], 0);
+  ck_assert_uint_eq(((const uint32_t *)q->data)[31], 0x7fc00001u);
+  for (int64_t i = 0; i < 4095; i++) ck_assert_uint_eq(((const uint8_t *)k->data)[i], 0);
+  ck_assert_uint_eq(((const uint8_t *)k->data)[4095], 0x80);
+  ck_assert_int_eq(((const int32_t *)t->data)[0], 0);
+  ck_assert_int_eq(((const int32_t *)t->data)[1], 0);
+  case_file_free(&file);
+  file = generated("--op select --num-blocks 3 --data zeros --put score:1=ff800000,score:1=80000000");
+  const uint32_t *score = case_find(&file, "score")->data;
+  ck_assert(score[0] == 0 && score[1] == 0x80000000u && score[2] == 0); /* the last one holds */
+  case_file_free(&file);
+}
+END_TEST
+
+START_TEST(wrong_puts) {
+  static const struct {
+    const char *line, *want;
+  } rows[] = {
+      {"--op select --num-blocks 3 --put q:0=0", "--put q:0: the case has no such tensor"},
+      {"--op decode --seq-lens 3 --head-dim 16 --put q:16=0", "--put q:16: must be below 16, its elements"},
+      {"--op decode --seq-lens 3 --put q:0=12345", "--put q:0=12345: its elements have 16 bits"},
+      {"--op decode --seq-lens 3 --k-dtype e5m2 --put index_k:0=100", "--put index_k:0=100: its elements have 8 bits"},
+  };
+  case_spec spec;
+  case_file file;
+  char why[CASE_MESSAGE_BYTES] = "";
+  ck_assert_msg(!case_spec_parse_line(rows[_i].line, &spec, why), "%s", why);
+  ck_assert_int_eq(case_generate(&spec, &file, why), -1);
+  ck_assert_str_eq(why, rows[_i].want);
+  case_spec_free(&spec);
+}
+END_TEST
+
 START_TEST(nothing_live) {
   case_file file = generated("--op decode --seq-lens 0x3 --data near");
   ck_assert_int_eq(case_find(&file, "index_k")->shape[0], 0);
@@ -480,6 +583,10 @@ int main(void) {
   tcase_add_loop_test(tcase, select_scores, 0, 5);
   tcase_add_test(tcase, tables);
   tcase_add_loop_test(tcase, shared_and_spare_pages, 0, 3);
+  tcase_add_test(tcase, drawn_and_common_pages);
+  tcase_add_loop_test(tcase, mixed_is_of_the_five, 0, 3);
+  tcase_add_test(tcase, zeros_and_puts);
+  tcase_add_loop_test(tcase, wrong_puts, 0, 4);
   tcase_add_test(tcase, nothing_live);
   tcase_add_loop_test(tcase, too_large, 0, 5);
   tcase_add_loop_test(tcase, line_is_a_repro, 0, M3IDX_DTYPE_COUNT);
