@@ -300,7 +300,7 @@ static int fused(const maker *m) {
 static void scramble(const conform_case *k, int32_t *ids) {
   static const int32_t odd[] = {-1, INT32_MIN, INT32_MAX};
   enum { STREAM = 101 };
-  const uint64_t key = case_word(k->spec.seed, STREAM);
+  const uint64_t key = case_word(k->seed, STREAM);
   for (int64_t i = 0; i < k->c.H * k->c.T * k->c.K; i++) {
     const uint64_t word = case_word(key, (uint64_t)i), blocks = (uint64_t)k->rows[i / k->c.K % k->c.T].blocks;
     ids[i] = word % 9 < 3 ? odd[word % 9] : (int32_t)((word >> 8) % (blocks + 2));
@@ -352,7 +352,7 @@ static int table(const maker *m) {
 /* S6: q's rows as keys.  Pairs of formats that have no conversion must be refused. */
 static int insert(const maker *m) {
   const conform_case *k = m->k;
-  conform_insert in = conform_insert_make(&k->spec, &k->c);
+  conform_insert in = conform_insert_make(k->seed, &k->c);
   conform_call call = begin(m, "cache_insert", M3IDX_OP_cache_insert);
   m3idx_cache_insert_args *a = &call.args.cache_insert;
   conform_input keys = {0}, slots = {0};

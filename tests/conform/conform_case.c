@@ -110,20 +110,31 @@ static int want_sparse(m3idx_context *ref, conform_case *k, char *why) {
              : bad(why, "sparse_table", "left an element unwritten");
 }
 
-int conform_case_make(m3idx_context *ref, const char *line, conform_case *k, char *why) {
-  case_file file = {0};
-  *k = (conform_case){.line = line};
-  int failed = case_spec_parse_line(line, &k->spec, why);
-  if (!failed) failed = case_generate(&k->spec, &file, why) || case_view(&file, &k->c, why);
+int conform_case_from(m3idx_context *ref, const case_file *file, const char *line, uint64_t seed, conform_case *k,
+                      char *why) {
+  *k = (conform_case){.line = line, .seed = seed};
+  int failed = case_view(file, &k->c, why);
   if (!failed) {
-    guard_all(k, &file);
+    guard_all(k, file);
     case_batch(&k->c, &k->batch);
-    reckon_rows(k);
     failed = (k->c.op != CASE_SELECT && want_score(ref, k, why)) || want_selection(ref, k, why) ||
              (k->c.op != CASE_SELECT && k->c.B == 128 && want_sparse(ref, k, why));
   }
+  if (failed)
+    conform_case_free(k);
+  else
+    reckon_rows(k); /* now that the door has judged the contents (S7.1) */
+  return failed ? -1 : 0;
+}
+
+int conform_case_make(m3idx_context *ref, const char *line, conform_case *k, char *why) {
+  case_file file = {0};
+  case_spec spec;
+  *k = (conform_case){.line = line};
+  int failed = case_spec_parse_line(line, &spec, why);
+  if (!failed) failed = case_generate(&spec, &file, why) || conform_case_from(ref, &file, line, spec.seed, k, why);
+  case_spec_free(&spec);
   case_file_free(&file);
-  if (failed) conform_case_free(k);
   return failed ? -1 : 0;
 }
 
@@ -138,11 +149,10 @@ void conform_case_free(conform_case *k) {
   free(k->want_keys);
   free(k->want_table);
   free(k->want_context);
-  case_spec_free(&k->spec);
   *k = (conform_case){0};
 }
 
-conform_insert conform_insert_make(const case_spec *spec, const m3idx_case *c) {
+conform_insert conform_insert_make(uint64_t seed, const m3idx_case *c) {
   enum { MOST_KEYS = 200, STREAM = 100 };
   conform_insert in = {
       .n = c->T * c->H, .D = c->D, .B = c->B, .key_dtype = c->q_dtype, .cache_dtype = c->k_dtype, .keys = c->q};
@@ -150,7 +160,7 @@ conform_insert conform_insert_make(const case_spec *spec, const m3idx_case *c) {
   in.P = in.n / in.B + 2;
   int32_t *order = conform_alloc((size_t)(in.P * in.B) * sizeof *order);
   in.slots = conform_alloc((size_t)in.n * sizeof *in.slots);
-  const uint64_t key = case_word(spec->seed, STREAM);
+  const uint64_t key = case_word(seed, STREAM);
   case_permute(key, in.P * in.B, order);
   for (int64_t i = 0; i < in.n; i++) {
     const uint64_t word = case_word(key, (uint64_t)i);

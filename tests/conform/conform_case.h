@@ -15,8 +15,8 @@ typedef struct conform_row {
 
 typedef struct conform_case {
   const char *line;
-  case_spec spec;
-  m3idx_case c; /* its pointers lead to the inputs below */
+  uint64_t seed; /* of what calls draw beside the case's own data */
+  m3idx_case c;  /* its pointers lead to the inputs below */
   m3idx_batch batch;
   conform_row *rows; /* [T] */
   int64_t most_keys, most_blocks;
@@ -34,6 +34,9 @@ typedef struct conform_case {
 
 /* 0, or -1 and a sentence in why[CASE_MESSAGE_BYTES].  `line` must outlive the case. */
 int conform_case_make(m3idx_context *ref, const char *line, conform_case *out, char *why);
+/* The same from a case in memory, which is not needed afterwards; `line` is what failures call it. */
+int conform_case_from(m3idx_context *ref, const case_file *file, const char *line, uint64_t seed, conform_case *out,
+                      char *why);
 void conform_case_free(conform_case *k);
 
 /* Keys to insert into a cache, derived from the case: q's rows as keys, k_dtype as the cache's format, and slots in
@@ -44,6 +47,6 @@ typedef struct conform_insert {
   const void *keys; /* [n][D] dense */
   int64_t *slots;   /* [n]; owned */
 } conform_insert;
-conform_insert conform_insert_make(const case_spec *spec, const m3idx_case *c);
+conform_insert conform_insert_make(uint64_t seed, const m3idx_case *c);
 
 #endif

@@ -18,6 +18,7 @@ typedef struct view {
   const conform_call *call;
   const conform_output *out;
   const unsigned char *want, *got; /* of the first element */
+  FILE *to;
 } view;
 
 static uint64_t load(const unsigned char *at, size_t bytes) {
@@ -59,14 +60,14 @@ static double float_value(uint32_t bits) {
   return (double)f;
 }
 
-static void print_value(const conform_output *o, uint64_t bits) {
-  switch (o->kind) {
-  case CONFORM_SCORE: printf("0x%08" PRIx64 " (%.9g)", bits, float_value((uint32_t)bits)); break;
+static void print_value(const view *v, uint64_t bits) {
+  switch (v->out->kind) {
+  case CONFORM_SCORE: fprintf(v->to, "0x%08" PRIx64 " (%.9g)", bits, float_value((uint32_t)bits)); break;
   case CONFORM_IDS:
   case CONFORM_TABLE:
-  case CONFORM_CONTEXT: printf("%" PRId32, (int32_t)(uint32_t)bits); break;
-  case CONFORM_KEYS: printf("0x%016" PRIx64, bits); break;
-  case CONFORM_CACHE: printf("0x%0*" PRIx64, (int)(2 * o->element_bytes), bits); break;
+  case CONFORM_CONTEXT: fprintf(v->to, "%" PRId32, (int32_t)(uint32_t)bits); break;
+  case CONFORM_KEYS: fprintf(v->to, "0x%016" PRIx64, bits); break;
+  case CONFORM_CACHE: fprintf(v->to, "0x%0*" PRIx64, (int)(2 * v->out->element_bytes), bits); break;
   }
 }
 
@@ -87,29 +88,29 @@ static bool row_of(const view *v, const element *e, int64_t *row, int64_t *head)
 static void print_place(const view *v, const element *e) {
   int64_t row, head;
   if (!row_of(v, e, &row, &head))
-    printf("[page %" PRId64 "][token %" PRId64 "][%" PRId64 "]", e->a, e->b, e->c);
+    fprintf(v->to, "[page %" PRId64 "][token %" PRId64 "][%" PRId64 "]", e->a, e->b, e->c);
   else if (v->out->kind == CONFORM_CONTEXT)
-    printf("[row %" PRId64 "][head %" PRId64 "]", row, head);
+    fprintf(v->to, "[row %" PRId64 "][head %" PRId64 "]", row, head);
   else
-    printf("[row %" PRId64 "][head %" PRId64 "][%s %" PRId64 "]", row, head,
-           v->out->kind == CONFORM_SCORE ? "block" : "slot", e->c);
+    fprintf(v->to, "[row %" PRId64 "][head %" PRId64 "][%s %" PRId64 "]", row, head,
+            v->out->kind == CONFORM_SCORE ? "block" : "slot", e->c);
 }
 
 static void print_element(const view *v, const char *which, const element *e) {
-  printf("    %s %s", which, v->out->name);
+  fprintf(v->to, "    %s %s", which, v->out->name);
   print_place(v, e);
-  printf(": want ");
-  print_value(v->out, e->want);
-  printf(" got ");
-  print_value(v->out, e->got);
+  fprintf(v->to, ": want ");
+  print_value(v, e->want);
+  fprintf(v->to, " got ");
+  print_value(v, e->got);
   const uint32_t want = (uint32_t)e->want, got = (uint32_t)e->got;
   if (v->out->kind == CONFORM_SCORE && got != CONFORM_POISON && !is_nan(want) && !is_nan(got)) {
     const int64_t ulps = float_rank(got) - float_rank(want);
-    printf(", %+" PRId64 " ulp%s", ulps, ulps == 1 || ulps == -1 ? "" : "s");
+    fprintf(v->to, ", %+" PRId64 " ulp%s", ulps, ulps == 1 || ulps == -1 ? "" : "s");
   } else if (v->out->kind == CONFORM_CONTEXT) {
-    printf(", %+" PRId64, (int64_t)(int32_t)got - (int32_t)want);
+    fprintf(v->to, ", %+" PRId64, (int64_t)(int32_t)got - (int32_t)want);
   }
-  printf("\n");
+  fprintf(v->to, "\n");
 }
 
 static void print_row(const view *v, const element *e) {
@@ -117,10 +118,10 @@ static void print_row(const view *v, const element *e) {
   if (!row_of(v, e, &row, &head)) return;
   const conform_row *r = &v->call->on->rows[row];
   if (r->request < 0)
-    printf("    row %" PRId64 ": N %" PRId64 "\n", row, r->blocks);
+    fprintf(v->to, "    row %" PRId64 ": N %" PRId64 "\n", row, r->blocks);
   else
-    printf("    row %" PRId64 ": request %" PRId64 ", position %" PRId64 ", n %" PRId64 ", N %" PRId64 "\n", row,
-           r->request, r->position, r->keys, r->blocks);
+    fprintf(v->to, "    row %" PRId64 ": request %" PRId64 ", position %" PRId64 ", n %" PRId64 ", N %" PRId64 "\n",
+            row, r->request, r->position, r->keys, r->blocks);
 }
 
 /* ---- what the differences have in common ---- */
@@ -176,26 +177,29 @@ static bool same_ids(const view *v, const element *e) {
 static void hint_ids(const view *v, const element *e) {
   const m3idx_case *c = &v->call->on->c;
   const int32_t want = (int32_t)(uint32_t)e->want, got = (int32_t)(uint32_t)e->got;
-  if (same_ids(v, e)) printf("    that row has the same blocks in another order\n");
+  if (same_ids(v, e)) fprintf(v->to, "    that row has the same blocks in another order\n");
   if (!v->call->score || want < 0 || got < 0 || want >= c->M || got >= c->M) return;
   const float *line = v->call->score + (e->a * c->T + e->b) * c->M;
   uint32_t want_bits, got_bits;
   memcpy(&want_bits, line + want, sizeof want_bits);
   memcpy(&got_bits, line + got, sizeof got_bits);
-  printf("    score of block %" PRId32 ": 0x%08" PRIx32 " (%.9g), of block %" PRId32 ": 0x%08" PRIx32 " (%.9g)%s\n",
-         want, want_bits, float_value(want_bits), got, got_bits, float_value(got_bits),
-         want_bits == got_bits ? ": equal, so the tie rule decides" : "");
+  fprintf(v->to,
+          "    score of block %" PRId32 ": 0x%08" PRIx32 " (%.9g), of block %" PRId32 ": 0x%08" PRIx32 " (%.9g)%s\n",
+          want, want_bits, float_value(want_bits), got, got_bits, float_value(got_bits),
+          want_bits == got_bits ? ": equal, so the tie rule decides" : "");
 }
 
 static void hints(const view *v, const summary *s) {
-  if (s->unwritten == s->elements) printf("    all of them were never written\n");
-  if (s->signs == s->elements) printf("    only the sign of zero differs\n");
-  if (s->last_blocks == s->elements) printf("    every difference is in the last block that its row sees\n");
-  if (s->elements > 1 && s->stale == s->elements) printf("    every difference holds what the row before should\n");
+  if (s->unwritten == s->elements) fprintf(v->to, "    all of them were never written\n");
+  if (s->signs == s->elements) fprintf(v->to, "    only the sign of zero differs\n");
+  if (s->last_blocks == s->elements) fprintf(v->to, "    every difference is in the last block that its row sees\n");
+  if (s->elements > 1 && s->stale == s->elements)
+    fprintf(v->to, "    every difference holds what the row before should\n");
   if (v->out->kind == CONFORM_SCORE && s->least_block >= 128)
-    printf("    no block below %" PRId64 " differs\n", s->least_block);
+    fprintf(v->to, "    no block below %" PRId64 " differs\n", s->least_block);
   if (v->out->kind == CONFORM_IDS && s->most_id_got < s->most_id_want)
-    printf("    no id above %" PRId64 " was chosen anywhere, %" PRId64 " should be\n", s->most_id_got, s->most_id_want);
+    fprintf(v->to, "    no id above %" PRId64 " was chosen anywhere, %" PRId64 " should be\n", s->most_id_got,
+            s->most_id_want);
   if (v->out->kind == CONFORM_IDS) hint_ids(v, &s->first);
 }
 
@@ -209,7 +213,8 @@ static bool is_element(const conform_output *o, int64_t unit) {
   return i < o->shape[outer_first ? 0 : 1] && j < o->shape[outer_first ? 1 : 0] && k < o->shape[2];
 }
 
-static void explain_padding(const conform_output *o, const conform_image *want, const conform_image *got) {
+static void explain_padding(const view *v, const conform_image *want, const conform_image *got) {
+  const conform_output *o = v->out;
   int64_t written = 0, first = 0;
   for (size_t i = 0; i < want->bytes; i++) {
     const int64_t unit = (int64_t)(i / o->element_bytes);
@@ -217,26 +222,27 @@ static void explain_padding(const conform_output *o, const conform_image *want, 
     if (want->all[byte] != got->all[byte] && !is_element(o, unit) && written++ == 0) first = unit;
   }
   if (written)
-    printf("  %s: %" PRId64 " bytes of row padding were written, the first at element %" PRId64 " of the buffer\n",
-           o->name, written, first);
+    fprintf(v->to,
+            "  %s: %" PRId64 " bytes of row padding were written, the first at element %" PRId64 " of the buffer\n",
+            o->name, written, first);
   for (int side = 0; side < 2; side++) {
     const size_t start = side ? CONFORM_GUARD_BYTES + want->bytes : 0;
     size_t i = 0;
     while (i < CONFORM_GUARD_BYTES && want->all[start + i] == got->all[start + i]) i++;
     if (i < CONFORM_GUARD_BYTES)
-      printf("  %s: the guard %s the buffer was written, byte %lu of it first\n", o->name, side ? "after" : "before",
-             (unsigned long)i);
+      fprintf(v->to, "  %s: the guard %s the buffer was written, byte %lu of it first\n", o->name,
+              side ? "after" : "before", (unsigned long)i);
   }
 }
 
-void conform_explain(const conform_call *call, const conform_output *out, const conform_image *want,
+void conform_explain(FILE *to, const conform_call *call, const conform_output *out, const conform_image *want,
                      const conform_image *got) {
-  const view v = {call, out, want->all + CONFORM_GUARD_BYTES, got->all + CONFORM_GUARD_BYTES};
+  const view v = {call, out, want->all + CONFORM_GUARD_BYTES, got->all + CONFORM_GUARD_BYTES, to};
   const summary s = summarize(&v);
-  explain_padding(out, want, got);
+  explain_padding(&v, want, got);
   if (!s.elements) return;
-  printf("  %s: %" PRId64 " of %" PRId64 " elements differ\n", out->name, s.elements,
-         out->shape[0] * out->shape[1] * out->shape[2]);
+  fprintf(to, "  %s: %" PRId64 " of %" PRId64 " elements differ\n", out->name, s.elements,
+          out->shape[0] * out->shape[1] * out->shape[2]);
   print_element(&v, "first", &s.first);
   print_row(&v, &s.first);
   if (s.elements > 1) print_element(&v, "last ", &s.last);

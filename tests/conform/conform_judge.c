@@ -53,8 +53,19 @@ static void headline(const verdict *v, char *text, size_t bytes) {
 static void fail(verdict *v) {
   char text[4096];
   headline(v, text, sizeof text);
-  if (!v->failed) printf("FAIL %s\n", text);
+  if (!v->failed && v->run->out) fprintf(v->run->out, "FAIL %s\n", text);
   v->failed = true;
+}
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void
+say(const verdict *v, const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  if (v->run->out) vfprintf(v->run->out, format, ap);
+  va_end(ap);
 }
 
 /* The status is what ref's was, or a refusal. */
@@ -62,8 +73,8 @@ static conform_outcome judge_status(verdict *v, m3idx_status status) {
   if (status == v->call->status) return CONFORM_PASS;
   if (status == M3IDX_UNSUPPORTED) return CONFORM_UNSUPPORTED;
   fail(v);
-  printf("  status: want %s got %s: %s\n", m3idx_status_name(v->call->status), m3idx_status_name(status),
-         m3idx_message(v->run->ctx));
+  say(v, "  status: want %s got %s: %s\n", m3idx_status_name(v->call->status), m3idx_status_name(status),
+      m3idx_message(v->run->ctx));
   return CONFORM_FAIL;
 }
 
@@ -73,8 +84,8 @@ static void judge_image(verdict *v, const conform_output *out, const conform_ima
   if (memcmp(want.all, got->all, want.all_bytes) != 0) {
     fail(v);
     if (status != M3IDX_OK)
-      printf("  refused (%s: %s) and wrote:\n", m3idx_status_name(status), m3idx_message(v->run->ctx));
-    conform_explain(v->call, out, &want, got);
+      say(v, "  refused (%s: %s) and wrote:\n", m3idx_status_name(status), m3idx_message(v->run->ctx));
+    if (v->run->out) conform_explain(v->run->out, v->call, out, &want, got);
   }
   free(want.all);
 }
@@ -98,7 +109,7 @@ static conform_outcome run_host(conform_run *run, conform_call *call) {
     free(got[i].all);
   }
   if (status != M3IDX_OK) snprintf(run->reason, sizeof run->reason, "%s", m3idx_message(run->ctx));
-  if (v.failed) printf("  repeat: %s\n", run->repeat);
+  if (v.failed) say(&v, "  repeat: %s\n", run->repeat);
   return v.failed ? CONFORM_FAIL : outcome;
 }
 
@@ -114,7 +125,7 @@ typedef struct device {
 static bool step(device *d, const char *what, m3idx_status status) {
   if (status == M3IDX_OK) return true;
   fail(&d->v);
-  printf("  %s: %s: %s\n", what, m3idx_status_name(status), m3idx_message(d->v.run->ctx));
+  say(&d->v, "  %s: %s: %s\n", what, m3idx_status_name(status), m3idx_message(d->v.run->ctx));
   return false;
 }
 
@@ -200,13 +211,13 @@ static void judge_rest(device *d, const conform_call *call) {
       while (in && at < bytes && all[G + at] == in->data[at]) at++;
       if (in && at < bytes) {
         fail(&d->v);
-        printf("  input %s: byte %lu of %lu was written\n", name, (unsigned long)at, (unsigned long)bytes);
+        say(&d->v, "  input %s: byte %lu of %lu was written\n", name, (unsigned long)at, (unsigned long)bytes);
       }
       unsigned char *expected = conform_alloc(bytes + 2 * G);
       conform_poison(expected, bytes + 2 * G, sizeof(uint32_t));
       if (memcmp(all, expected, G) != 0 || memcmp(all + G + bytes, expected + G + bytes, G) != 0) {
         fail(&d->v);
-        printf("  %s: a guard byte was written\n", name);
+        say(&d->v, "  %s: a guard byte was written\n", name);
       }
       free(expected);
     }
@@ -238,7 +249,7 @@ static conform_outcome run_device(conform_run *run, conform_call *call) {
   if (d.workspace) ctx->backend->free(ctx, d.workspace);
   m3idx_set_workspace(ctx, NULL, 0);
   m3idx_set_stream(ctx, NULL, M3IDX_HOST);
-  if (d.v.failed) printf("  repeat: %s\n", run->repeat);
+  if (d.v.failed) say(&d.v, "  repeat: %s\n", run->repeat);
   return d.v.failed ? CONFORM_FAIL : outcome;
 }
 

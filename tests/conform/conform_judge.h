@@ -5,6 +5,8 @@
 #ifndef M3IDX_CONFORM_JUDGE_H
 #define M3IDX_CONFORM_JUDGE_H
 
+#include <stdio.h>
+
 #include "backend.h"
 #include "conform_calls.h"
 
@@ -22,10 +24,11 @@ typedef struct conform_run {
   const char *backend;              /* as --backend takes it */
   const char *repeat;               /* the line that repeats the run */
   int times;                        /* >= 1: how often the call is made */
+  FILE *out;                        /* where failures are printed; NULL = nowhere */
   char reason[M3IDX_MESSAGE_BYTES]; /* of UNSUPPORTED, SKIP and WEAK */
 } conform_run;
 
-/* A failure is printed as it is found. */
+/* A failure is printed to run->out as it is found. */
 conform_outcome conform_judge(conform_run *run, conform_call *call);
 
 /* ---- explanations (conform_explain.c) ---- */
@@ -36,9 +39,9 @@ typedef struct conform_image {
   size_t bytes, all_bytes; /* without and with guards */
 } conform_image;
 
-/* Prints how two images of an output differ: how many elements, first and last, bits, values and ulps, the row behind
- * the first, and what the differences have in common. */
-void conform_explain(const conform_call *call, const conform_output *out, const conform_image *want,
+/* Prints to `to` how two images of an output differ: how many elements, first and last, bits, values and ulps, the row
+ * behind the first, and what the differences have in common. */
+void conform_explain(FILE *to, const conform_call *call, const conform_output *out, const conform_image *want,
                      const conform_image *got);
 
 #endif

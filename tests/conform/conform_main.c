@@ -120,8 +120,11 @@ static int on_every_backend(conform_call *call, void *user) {
   for (int i = 0; i < s->num_backends; i++) {
     if (!s->backends[i].ctx) continue;
     repeat_line(s->o, &s->backends[i], call, repeat, sizeof repeat);
-    conform_run run = {
-        .ctx = s->backends[i].ctx, .backend = s->backends[i].name, .repeat = repeat, .times = s->o->repeat};
+    conform_run run = {.ctx = s->backends[i].ctx,
+                       .backend = s->backends[i].name,
+                       .repeat = repeat,
+                       .times = s->o->repeat,
+                       .out = stdout};
     conform_outcome outcome = conform_judge(&run, call);
     if (outcome == CONFORM_UNSUPPORTED && s->o->complete) {
       printf("FAIL %s %s: %s\n  status: unsupported: %s\n  repeat: %s\n", run.backend, call->variant, call->on->line,

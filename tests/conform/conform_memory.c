@@ -42,19 +42,49 @@ static void remember(const conform_input *input, const conform_input *instead_of
   if (i < MOST_INPUTS) live[i] = input;
 }
 
-unsigned char *conform_input_make(conform_input *input, const char *name, size_t bytes) {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + CONFORM_GUARD_BYTES + page - 1) / page * page;
+/* Mappings of inputs that are gone, unreadable until they serve again: the kernel takes longer to make one than a small
+ * call takes to run. */
+enum { MOST_SPARE = 64, LARGEST_SPARE = 1 << 22 };
+static struct spare {
+  unsigned char *map;
+  size_t bytes;
+} spares[MOST_SPARE];
+
+static unsigned char *take_spare(size_t room) {
+  for (int i = MOST_SPARE - 1; i >= 0; i--) {
+    if (!spares[i].map || spares[i].bytes != room) continue;
+    unsigned char *map = spares[i].map;
+    spares[i].map = NULL;
+    return mprotect(map, room, PROT_READ | PROT_WRITE) ? NULL : map;
+  }
+  return NULL;
+}
+
+static unsigned char *map_pages(size_t room, size_t page) {
   const int zero = open("/dev/zero", O_RDWR);
   void *map = zero < 0 ? MAP_FAILED : mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE, zero, 0);
   if (zero >= 0) close(zero);
-  if (map == MAP_FAILED || mprotect((unsigned char *)map + room, page, PROT_NONE)) {
-    fprintf(stderr, "conform: cannot map %lu bytes for %s\n", (unsigned long)room, name);
+  if (map == MAP_FAILED) return NULL;
+  return mprotect((unsigned char *)map + room, page, PROT_NONE) ? NULL : map;
+}
+
+unsigned char *conform_input_make(conform_input *input, const char *name, size_t bytes) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), most = bytes + CONFORM_GUARD_BYTES;
+  size_t room = page;
+  while (room < most && room < LARGEST_SPARE) room *= 2;
+  if (room < most) room = (most + page - 1) / page * page;
+  unsigned char *map = take_spare(room);
+  if (!map) map = map_pages(room, page);
+  if (!map) {
+    fprintf(stderr, "conform: cannot map %lu bytes for %s\n", (unsigned long)bytes, name);
     exit(2);
   }
   *input = (conform_input){.name = name, .bytes = bytes, .map = map, .map_bytes = room, .page_bytes = page};
-  conform_poison(map, room, sizeof(uint32_t));
-  input->data = input->map + room - bytes;
-  return input->map + room - bytes;
+  unsigned char *data = map + room - bytes;
+  const size_t before = room - bytes < page ? room - bytes : page;
+  conform_poison(data - before, before + bytes, sizeof(uint32_t));
+  input->data = data;
+  return data;
 }
 
 void conform_input_seal(conform_input *input) {
@@ -72,8 +102,14 @@ void conform_input_copy(conform_input *input, const char *name, const void *from
 }
 
 void conform_input_free(conform_input *input) {
+  int i = 0;
   remember(NULL, input);
-  if (input->map) munmap(input->map, input->map_bytes + input->page_bytes);
+  while (i < MOST_SPARE && spares[i].map) i++;
+  if (input->map && i < MOST_SPARE && input->map_bytes <= LARGEST_SPARE &&
+      !mprotect(input->map, input->map_bytes, PROT_NONE))
+    spares[i] = (struct spare){input->map, input->map_bytes};
+  else if (input->map)
+    munmap(input->map, input->map_bytes + input->page_bytes);
   *input = (conform_input){0};
 }
 

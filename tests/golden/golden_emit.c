@@ -109,7 +109,7 @@ static bool emit_keys(emission *e, const float *score, case_file *out) {
 
 /* S6: where the pair of formats has a conversion. */
 static bool emit_insert(emission *e, case_file *out) {
-  conform_insert in = conform_insert_make(&e->spec, &e->c);
+  conform_insert in = conform_insert_make(e->spec.seed, &e->c);
   const size_t element = m3idx_dtype_bytes(in.cache_dtype);
   const case_dtype stored = element == 4 ? CASE_U32 : element == 2 ? CASE_U16 : CASE_U8;
   case_tensor *cache = case_add_tensor(out, "cache", stored, 3, (int64_t[]){in.P, in.B, in.D});

@@ -152,7 +152,7 @@ static void insertion(witness *w) {
   const m3idx_case *c = &w->c;
   const size_t from = m3idx_dtype_bytes(c->q_dtype), to = m3idx_dtype_bytes(c->k_dtype);
   if (c->q_dtype != c->k_dtype && (from == 1 || to != 1)) return;
-  conform_insert in = conform_insert_make(&w->spec, c);
+  conform_insert in = conform_insert_make(w->spec.seed, c);
   unsigned char *cache = add(w, "cache", to == 4 ? CASE_U32 : to == 2 ? CASE_U16 : CASE_U8, in.P, in.B, in.D);
   for (int64_t i = 0; i < in.n; i++)
     for (int64_t d = 0; d < in.D && in.slots[i] >= 0; d++) {
