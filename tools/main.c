@@ -12,6 +12,7 @@ static const tool_verb verbs[] = {
     {"run", "add a case's outputs: make its golden", verb_run},
     {"verify", "compare outputs with a golden, and explain", verb_verify},
     {"judge", "judge outputs that are not exact, without a tolerance", verb_judge},
+    {"fuzz", "pit backends against each other on drawn cases", verb_fuzz},
     {"digest", "print a SHA-256 for each output", verb_digest},
     {"policy", "print a launch policy", verb_policy},
     {"bench", "measure the library, and peers beside it", verb_bench},

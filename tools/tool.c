@@ -68,7 +68,7 @@ int tool_next(tool_args *a, int files) {
   if (val < -1)
     a->status = tool_fail(a->verb, EXIT_USAGE, "%s: %s (see --help)", poptBadOption(a->popt, POPT_BADOPTION_NOALIAS),
                           poptStrerror(val));
-  else
+  else if (files != TOOL_ANY_FILES)
     a->status = take_files(a, files);
   return -1;
 }

@@ -28,6 +28,7 @@ int verb_digest(int argc, const char **argv);
 int verb_bench(int argc, const char **argv);
 int verb_policy(int argc, const char **argv);
 int verb_info(int argc, const char **argv);
+int verb_fuzz(int argc, const char **argv);
 
 /* `argv[0]: sentence` on standard error; returns `status`. */
 #if defined(__GNUC__)
@@ -39,7 +40,7 @@ int tool_fail(const char *verb, int status, const char *format, ...);
 int tool_exit_status(m3idx_status status);
 
 /* Values of option.val that tool_next() handles itself. */
-enum { TOOL_HELP = 1, TOOL_FIRST_OPTION = 16 };
+enum { TOOL_HELP = 1, TOOL_FIRST_OPTION = 16, TOOL_ANY_FILES = -1 };
 #define TOOL_HELP_OPTION \
   { "help", 'h', POPT_ARG_NONE, NULL, TOOL_HELP, "print this text and exit", NULL }
 
@@ -58,7 +59,7 @@ typedef struct tool_args {
 void tool_begin(tool_args *a, int argc, const char **argv, const struct poptOption *options, const char *usage,
                 void (*more_help)(FILE *out));
 /* The next option's val >= TOOL_FIRST_OPTION, or -1 at the end: then exactly `files` file arguments were there and
- * a->status is EXIT_OK, or a message was printed. */
+ * a->status is EXIT_OK, or a message was printed.  TOOL_ANY_FILES leaves them to the caller. */
 int tool_next(tool_args *a, int files);
 /* Whether to leave now, with a->status. */
 bool tool_leave(const tool_args *a);

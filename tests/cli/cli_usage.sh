@@ -4,7 +4,7 @@
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "$0")/cli_lib.sh"
 
-for verb in gen run verify judge digest policy bench info; do
+for verb in gen run verify judge fuzz digest policy bench info; do
   expect 0 "$m3idx" --help
   explains "  $verb "
   expect 0 "$m3idx" $verb --help

@@ -253,8 +253,7 @@ static conform_outcome run_device(conform_run *run, conform_call *call) {
   return d.v.failed ? CONFORM_FAIL : outcome;
 }
 
-/* The backend has the operation from ref, so that a comparison with ref would compare a function with itself. */
-static bool shares_ref(const m3idx_backend *table, m3idx_op op) {
+bool conform_shares_ref(const m3idx_backend *table, m3idx_op op) {
   if (table == &m3idx_backend_ref) return false; /* threads, strides and guards still count there */
   switch (op) {
 #define M3IDX_OP(name, what) \
@@ -270,7 +269,7 @@ static bool shares_ref(const m3idx_backend *table, m3idx_op op) {
 conform_outcome conform_judge(conform_run *run, conform_call *call) {
   conform_outcome outcome = CONFORM_PASS;
   run->reason[0] = 0;
-  if (shares_ref(run->ctx->backend, call->op)) {
+  if (conform_shares_ref(run->ctx->backend, call->op)) {
     snprintf(run->reason, sizeof run->reason, "the operation is ref's own function, judged as ref");
     return CONFORM_SKIP;
   }

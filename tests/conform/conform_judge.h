@@ -31,6 +31,9 @@ typedef struct conform_run {
 /* A failure is printed to run->out as it is found. */
 conform_outcome conform_judge(conform_run *run, conform_call *call);
 
+/* The backend has the operation from ref, so that a comparison with ref would compare a function with itself. */
+bool conform_shares_ref(const m3idx_backend *table, m3idx_op op);
+
 /* ---- explanations (conform_explain.c) ---- */
 
 /* An output's memory, guards on both sides. */

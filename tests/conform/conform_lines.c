@@ -37,7 +37,7 @@ void conform_lines_free(conform_lines *lines) {
 }
 
 int conform_lines_read(conform_lines *lines, const char *path) {
-  char text[8192];
+  static char text[1 << 18]; /* a line of single elements may be long */
   FILE *in = fopen(path, "r");
   if (!in) return -1;
   while (fgets(text, sizeof text, in)) {

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a failing case to the smallest that still fails in the same way: greedy, pass after pass, until no pass changes
+ * anything or the time is up.
+ */
+#ifndef M3IDX_FUZZ_SHRINK_H
+#define M3IDX_FUZZ_SHRINK_H
+
+#include "fuzz_campaign.h"
+
+typedef struct fuzz_shrink_options {
+  fuzz_setup setup;    /* best only the truth and the backend that failed */
+  double seconds;      /* of everything */
+  double hang_seconds; /* of one trial */
+} fuzz_shrink_options;
+
+typedef struct fuzz_shrunk {
+  fuzz_kind kind; /* FUZZ_PASSED: the case does not fail by itself, and is given back as it was */
+  case_spec spec; /* case_spec_free() */
+  bool finished;  /* not cut short by the clock */
+  int64_t trials;
+} fuzz_shrunk;
+
+/* 0, or -1 for no memory. */
+int fuzz_shrink(const fuzz_shrink_options *options, const case_spec *spec, fuzz_shrunk *out);
+
+#endif
