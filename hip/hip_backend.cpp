@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
+
 #include "hip_device.h"
+#include "hip_probe.h"
 #include "hip_stage.h"
 
 namespace {
@@ -38,6 +41,59 @@ backend_state *state_of(m3idx_context *ctx) { return static_cast<backend_state *
 
 /* ---- devices ---- */
 
+void backend_close(m3idx_context *ctx) {
+  backend_state *state = state_of(ctx);
+  if (state == nullptr) return;
+  device_scope scope(ctx);
+  if (scope.error == hipSuccess) {
+    hipk_arena_drop(&state->buffers);
+    hipk_arena_drop(&state->workspace);
+  }
+  free(state);
+  ctx->state = nullptr;
+}
+
+/* What the probe found on each device, once for the process. */
+struct found {
+  std::atomic<bool> known;
+  std::atomic<double> worst;
+};
+found probed[16];
+
+/* Waits for the device, on the default stream. */
+m3idx_status probe_matrix(m3idx_context *ctx, double *worst) {
+  found *const cache = ctx->device < 16 ? &probed[ctx->device] : nullptr;
+  if (cache != nullptr && cache->known) {
+    *worst = cache->worst;
+    return M3IDX_OK;
+  }
+  device_scope scope(ctx);
+  hipk_probe *probe = static_cast<hipk_probe *>(malloc(sizeof *probe));
+  if (probe == nullptr) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no memory for the probe of matrix steps");
+  hipk_probe_fill(probe);
+  void *memory = nullptr;
+  m3idx_status status = hipk_check(ctx, scope.error, "hipSetDevice");
+  if (status == M3IDX_OK) status = hipk_check(ctx, hipMalloc(&memory, sizeof *probe), "hipMalloc");
+  if (status == M3IDX_OK)
+    status = hipk_check(ctx, hipMemcpy(memory, probe, sizeof *probe, hipMemcpyHostToDevice), "hipMemcpy");
+  if (status == M3IDX_OK) {
+    hipk_probe_launch(nullptr, static_cast<hipk_probe *>(memory));
+    status = hipk_check(ctx, hipGetLastError(), "the launch of the probe");
+  }
+  if (status == M3IDX_OK)
+    status = hipk_check(ctx, hipMemcpy(probe, memory, sizeof *probe, hipMemcpyDeviceToHost), "hipMemcpy");
+  if (status == M3IDX_OK) {
+    *worst = hipk_probe_worst(state_of(ctx)->device.arch, probe);
+    if (cache != nullptr) {
+      cache->worst = *worst;
+      cache->known = true;
+    }
+  }
+  if (memory != nullptr) (void)hipFree(memory);
+  free(probe);
+  return status;
+}
+
 m3idx_status backend_open(m3idx_context *ctx) {
   if (hipk_runtime_fault() != nullptr) return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "%s", hipk_runtime_fault());
   int count = 0;
@@ -51,7 +107,6 @@ m3idx_status backend_open(m3idx_context *ctx) {
   char text[M3IDX_MESSAGE_BYTES];
   const hipError_t asked = hipk_device_query(ctx->device, &device, text, sizeof text);
   if (asked != hipSuccess) return hipk_check(ctx, asked, "the properties of the device");
-  device.matrix = true;
   if (device.arch == M3IDX_ARCH_OTHER)
     return m3idx_fail(ctx, M3IDX_UNAVAILABLE, "device %d is %s; the plugin carries code for " HIPK_TARGETS, ctx->device,
                       text);
@@ -59,20 +114,15 @@ m3idx_status backend_open(m3idx_context *ctx) {
   if (state == nullptr) return m3idx_fail(ctx, M3IDX_NO_MEMORY, "no memory for the state of the backend");
   state->device = device;
   ctx->state = state;
-  snprintf(ctx->details, sizeof ctx->details, "device %d of %d: %s", ctx->device, count, text);
-  return M3IDX_OK;
-}
-
-void backend_close(m3idx_context *ctx) {
-  backend_state *state = state_of(ctx);
-  if (state == nullptr) return;
-  device_scope scope(ctx);
-  if (scope.error == hipSuccess) {
-    hipk_arena_drop(&state->buffers);
-    hipk_arena_drop(&state->workspace);
+  double worst = 0;
+  const m3idx_status status = probe_matrix(ctx, &worst);
+  if (status != M3IDX_OK) {
+    backend_close(ctx);
+    return status;
   }
-  free(state);
-  ctx->state = nullptr;
+  snprintf(ctx->details, sizeof ctx->details, "device %d of %d: %s", ctx->device, count, text);
+  hipk_probe_conclude(worst, &state->device, ctx->details, sizeof ctx->details);
+  return M3IDX_OK;
 }
 
 /* ---- buffers ---- */

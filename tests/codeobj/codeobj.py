@@ -47,6 +47,10 @@ class Kernel:
         self.wave = int(metadata["wavefront_size"])
         self.name = self.symbol
 
+    def mfma(self):
+        """Matrix instructions in its code, whatever their type."""
+        return sum(line.startswith("v_mfma_") for line in self.code)
+
     def waves(self):
         """Waves a SIMD can hold at once: the least of what registers and group memory allow."""
         by_vgpr = VGPRS // (8 * max(1, -(-self.vgpr // 8)))
@@ -208,6 +212,8 @@ def row_faults(kernel, row):
         yield f"{kernel.scalar_spills} spilled scalar registers, table.tsv allows {row['scalar_spills']}"
     if kernel.waves() < row["waves"]:
         yield f"{kernel.waves()} waves a SIMD, table.tsv wants {row['waves']}"
+    if kernel.mfma() < row["mfma"]:
+        yield f"{kernel.mfma()} matrix instructions, table.tsv wants {row['mfma']}"
     for promise in row["promises"]:
         if promise == "arrival":
             fault = arrival_fault(kernel.code)
@@ -229,13 +235,15 @@ def read_table(path):
                 sys.exit(f"codeobj: {path}:{number}: want target, kernel, vgpr, sgpr, lds, waves, promises")
             promises = [] if cells[6] == "-" else cells[6].split(",")
             spills = [p for p in promises if p.startswith("scalar_spills<=")]
-            promises = [p for p in promises if p not in spills]
+            mfma = [p for p in promises if p.startswith("mfma>=")]
+            promises = [p for p in promises if p not in spills + mfma]
             unknown = [p for p in promises if p != "arrival" and p not in PROMISES]
             if unknown:
                 sys.exit(f"codeobj: {path}:{number}: no promise is called {unknown[0]}")
             row = dict(zip(("vgpr", "sgpr", "lds", "waves"), map(int, cells[2:6])))
             row.update(at=f"{path}:{number}", target=cells[0], kernel=cells[1], promises=promises, used=False)
             row["scalar_spills"] = int(spills[0].split("=")[1]) if spills else 0
+            row["mfma"] = int(mfma[0].split("=")[1]) if mfma else 0
             rows.append(row)
     return rows
 
@@ -271,6 +279,8 @@ def main():
         for k in kernels:
             kept = ["arrival"] if arrival_fault(k.code) is None else []
             kept += [p for p, pattern in PROMISES.items() if any(re.match(pattern, line) for line in k.code)]
+            if k.mfma():
+                kept.append(f"mfma>={k.mfma()}")
             print(k.target, k.name, k.vgpr, k.sgpr, k.lds, k.waves(), ",".join(kept) or "-", sep="\t")
         return 0
     if not options.table:

@@ -33,6 +33,8 @@ LIES = (
      "4096 bytes of group memory, table.tsv allows 4095"),
     ("a kernel without a row", [], ROW, "no row of the table is for it"),
     ("a row without a kernel", [], BOTH + "\n" + ROW.replace("probe", "other"), "no gfx942 kernel matches other"),
+    ("too few matrix instructions", [], BOTH.replace("arrival", "arrival,mfma>=1"),
+     "0 matrix instructions, table.tsv wants 1"),
     ("a promise not kept", [], BOTH.replace("arrival", "mfma_bf16"), "promise mfma_bf16: no instruction matches"),
 )
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hip_device.h"
+#include "hip_probe.h"
 
 namespace {
 
@@ -19,6 +20,7 @@ struct allocation {
 };
 allocation live[MAX_ALLOCATIONS];
 int fail_in = -1, current = 1, failed, misused;
+double matrix_error;
 hipError_t fail_with;
 const char *fault, *arch = "gfx942";
 unsigned *in_flight; /* a counter of the launch that has not ended */
@@ -64,6 +66,7 @@ size_t fake_allocations() {
 int fake_current_device() { return current; }
 void fake_runtime_fault(const char *text) { fault = text; }
 void fake_arch(const char *name) { arch = name; }
+void fake_matrix_error(double relative) { matrix_error = relative; }
 
 hipError_t hipGetDeviceCount(int *count) {
   *count = DEVICES;
@@ -139,6 +142,25 @@ hipError_t hipk_device_query(int ordinal, hipk_device *device, char *text, size_
   device->compute_units = 304;
   snprintf(text, text_bytes, "%s (fake %d)", arch, ordinal);
   return toll();
+}
+
+/* ---- hip_probe.h ---- */
+
+void hipk_probe_launch(hipStream_t, hipk_probe *probe) {
+  misused = !fake_is_device(probe, sizeof *probe);
+  for (int i = 0; i < HIPK_PROBE_ROWS * HIPK_PROBE_ROWS && !misused; i++) {
+    const uint16_t *a = probe->a[i / HIPK_PROBE_ROWS], *b = probe->b[i % HIPK_PROBE_ROWS];
+    double sum = 0, size = 0;
+    for (int k = 0; k < hipk::MATRIX_DIM; k++) {
+      const uint32_t bits[2] = {static_cast<uint32_t>(a[k]) << 16, static_cast<uint32_t>(b[k]) << 16};
+      float x[2];
+      memcpy(x, bits, sizeof x);
+      const double product = static_cast<double>(x[0]) * static_cast<double>(x[1]);
+      sum += product;
+      size += product < 0 ? -product : product;
+    }
+    probe->out[i / HIPK_PROBE_ROWS][i % HIPK_PROBE_ROWS] = static_cast<float>(sum + matrix_error * size);
+  }
 }
 
 /* ---- hip_ops.h: what a launch may rely on, then ref on the very pointers ---- */

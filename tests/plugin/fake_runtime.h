@@ -47,6 +47,7 @@ size_t fake_allocations(void); /* live ones */
 int fake_current_device(void);
 void fake_runtime_fault(const char *fault); /* what hipk_runtime_fault() says; NULL = nothing */
 void fake_arch(const char *name);           /* of the device */
+void fake_matrix_error(double relative);    /* of the sums that the probe sees; 0 at first */
 
 #ifdef __cplusplus
 }

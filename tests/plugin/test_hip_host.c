@@ -345,7 +345,37 @@ START_TEST(open_says_why) {
   open_fails(0, M3IDX_UNAVAILABLE, "device 0 is gfx90a (fake 0); the plugin carries code for gfx942 and gfx950");
   fake_arch("gfx950");
   m3idx_context ctx = hip_context();
-  ck_assert_str_eq(ctx.details, "device 2 of 3: gfx950 (fake 2)");
+  ck_assert_str_eq(ctx.details, "device 2 of 3: gfx950 (fake 2); matrix steps err by 0.00 of their bound");
+  close_context(&ctx);
+}
+END_TEST
+
+/* Opening a device for the first time takes a probe; whatever fails, nothing is kept and the next open is whole. */
+START_TEST(probe_fails) {
+  int failures = 0;
+  for (int calls = 0;; calls++) {
+    m3idx_context ctx = {.backend = m3idx_plugin_backend(), .device = 0};
+    fake_fail_after(calls, hipErrorUnknown);
+    const m3idx_status status = ctx.backend->open(&ctx);
+    const bool came = fake_fail_after(-1, hipSuccess);
+    if (came && status) failures++;
+    ck_assert_msg(!came || !status || ctx.message[0], "call %d: no sentence", calls);
+    ck_assert_int_eq(hipSetDevice(1), hipSuccess); /* going back may have failed */
+    if (!status) close_context(&ctx);
+    ck_assert_uint_eq(fake_allocations(), 0);
+    if (!status) break; /* and the device is known */
+  }
+  ck_assert_int_eq(failures, 8); /* and the ninth is the free, which has nothing to say */
+}
+END_TEST
+
+/* A unit whose sums are off by a thousandth is found out, and the context says what follows. */
+START_TEST(probe_red) {
+  m3idx_context ctx = {.backend = m3idx_plugin_backend(), .device = 1};
+  fake_matrix_error(1e-3);
+  ck_assert_int_eq(ctx.backend->open(&ctx), M3IDX_OK);
+  fake_matrix_error(0);
+  ck_assert_msg(strstr(ctx.details, "of their bound: scores do without them"), "%s", ctx.details);
   close_context(&ctx);
 }
 END_TEST
@@ -355,6 +385,8 @@ int main(void) {
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 60);
   tcase_add_test(tcase, open_says_why);
+  tcase_add_test(tcase, probe_fails);
+  tcase_add_test(tcase, probe_red);
   tcase_add_test(tcase, device_memory);
   tcase_add_loop_test(tcase, host_memory, 0, OPS);
   tcase_add_loop_test(tcase, every_call_fails_once, 0, OPS);

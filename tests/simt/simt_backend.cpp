@@ -9,10 +9,12 @@
 #include <cstring>
 
 #include "hip_ops.h"
+#include "hip_probe.h"
 #include "simt.h"
 #include "simt_matrix.h"
 
 /* The same sources, compiled for waves of 32 under other names. */
+void hipk32_probe_launch(hipStream_t stream, hipk_probe *probe);
 #define HIPK_OP(name)                                                                                               \
   m3idx_status hipk32_##name##_plan(m3idx_context *ctx, const hipk_device *device, const m3idx_##name##_args *args, \
                                     size_t *scratch_bytes);                                                         \
@@ -28,11 +30,13 @@ struct machine {
   int wave;
   size_t group_bytes;
   simt_matrix_unit unit;
+  simt_matrix_model probed; /* the model that `worst` was found with; at first none */
+  double worst;
 };
-const machine machines[] = {
-    {"gfx942", {M3IDX_GFX942, 304, true}, 64, 64 * 1024, SIMT_MATRIX_GFX942},
-    {"gfx950", {M3IDX_GFX950, 256, true}, 64, 160 * 1024, SIMT_MATRIX_GFX950},
-    {"wave32", {M3IDX_GFX950, 132, true}, 32, 48 * 1024, SIMT_MATRIX_MMA},
+machine machines[] = {
+    {"gfx942", {M3IDX_GFX942, 304, false}, 64, 64 * 1024, SIMT_MATRIX_GFX942, {}, 0},
+    {"gfx950", {M3IDX_GFX950, 256, false}, 64, 160 * 1024, SIMT_MATRIX_GFX950, {}, 0},
+    {"wave32", {M3IDX_GFX950, 132, false}, 32, 48 * 1024, SIMT_MATRIX_MMA, {}, 0},
 };
 constexpr size_t MACHINES = sizeof machines / sizeof *machines;
 
@@ -150,9 +154,37 @@ m3idx_status call(m3idx_context *ctx, const machine &on, const char *op, const A
   return status;
 }
 
+/* As the HIP backend does it at the first open; here the model may be another one at the next. */
+m3idx_status probe_machine(m3idx_context *ctx, machine &on) {
+  static hipk_probe probe;
+  const simt_matrix_model &model = *simt_matrix_current();
+  hipk_probe_fill(&probe);
+  simt::configure({seed, on.wave, on.group_bytes});
+  simt_matrix_current()->unit = on.unit;
+  simt::allow(probe.a, sizeof probe.a, false);
+  simt::allow(probe.b, sizeof probe.b, false);
+  simt::allow(probe.out, sizeof probe.out, true);
+  (on.wave == 64 ? hipk_probe_launch : hipk32_probe_launch)(nullptr, &probe);
+  m3idx_status status = M3IDX_OK;
+  if (simt::failure()) status = m3idx_fail(ctx, M3IDX_DEVICE, "simt %s: the probe: %s", on.name, simt::failure());
+  simt::forbid_all();
+  on.probed = model;
+  on.worst = hipk_probe_worst(on.device.arch, &probe);
+  return status;
+}
+
+bool same_model(const simt_matrix_model &a, const simt_matrix_model &b) {
+  return a.adversarial == b.adversarial && a.side == b.side && a.scale == b.scale;
+}
+
 template <size_t Machine> m3idx_status open_simt(m3idx_context *ctx) {
-  snprintf(ctx->details, sizeof ctx->details, "host executor of the HIP kernels, %s, waves of %d",
-           machines[Machine].name, machines[Machine].wave);
+  machine &on = machines[Machine];
+  if (!same_model(on.probed, *simt_matrix_current())) {
+    const m3idx_status status = probe_machine(ctx, on);
+    if (status) return status;
+  }
+  snprintf(ctx->details, sizeof ctx->details, "host executor of the HIP kernels, %s, waves of %d", on.name, on.wave);
+  hipk_probe_conclude(on.worst, &on.device, ctx->details, sizeof ctx->details);
   return M3IDX_OK;
 }
 void close_simt(m3idx_context *) {}

@@ -12,7 +12,8 @@ extern "C" {
 #endif
 
 /* arch: "gfx942" and "gfx950" (waves of 64, that architecture's launch policies and group memory) or "wave32"
- * (waves of 32 with the policies of gfx950, as on an NVIDIA GPU).  NULL for another name.  A call answers
+ * (waves of 32 with the policies of gfx950, as on an NVIDIA GPU).  NULL for another name.  Matrix steps follow
+ * simt_matrix.h's current model; a context opens with the probe's verdict on it.  A call answers
  * M3IDX_DEVICE with the executor's sentence when a kernel does something that simt.h forbids, or leaves a
  * completion counter that is not 0.  Not for several threads at a time. */
 const m3idx_backend *simt_backend(const char *arch);
