@@ -20,8 +20,8 @@ struct matrix_bound {
   double growth, mixed, offset;
 };
 
-/* gfx942: proved from a published bit model of its arithmetic.  Others: assumed, with a margin of some six times what
- * the published models of other units do; gfx950's arithmetic is not published.  Both allow the unit to take subnormal
+/* gfx942: proved from a published bit model of its arithmetic.  Others: assumed, twice and more of what the published
+ * models of other units do at their worst; gfx950's arithmetic is not published.  Both allow the unit to take subnormal
  * operands, products and sums for zeros.  The probe (hip_probe.h) measures them. */
 M3IDX_FN constexpr matrix_bound bound_of(m3idx_arch arch) {
   return {(arch == M3IDX_GFX942 ? 26 : 260) * 0x1p-24, 0x1p-125, MATRIX_DIM * 0x1p-125};

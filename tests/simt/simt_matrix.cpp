@@ -158,8 +158,8 @@ float add_worst(const number *a, const number *b, const int *at, int n, float d,
   if (!std::isfinite(v)) return static_cast<float>(v);
   const double rounded = std::fmax(std::fabs(v), 0x1p-126);
   const bool known = m->unit == SIMT_MATRIX_GFX942;
-  const double relative = known ? 8 * size + (1 + 0x1p-7 + 0x1p-8) * rounded : 128 * size + 16 * rounded;
-  const double error = 0x1p-24 * relative + 0x1p-126 * (elements + 16);
+  const double relative = known ? 8 * size + (1 + 0x1p-7 + 0x1p-8) * rounded : 64 * size + 24 * rounded;
+  const double error = 0x1p-24 * relative + 0x1p-126 * (elements + n + 1);
   return farthest(v, error * m->scale * (1 - 0x1p-20), up);
 }
 
