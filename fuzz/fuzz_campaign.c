@@ -42,6 +42,12 @@ void fuzz_found_free(fuzz_found *found) { fuzz_shared_free(found, sizeof(shared)
 
 /* ---- the child ---- */
 
+static double cpu_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void count(fuzz_tally *t, const case_spec *spec, const fuzz_line *line, const fuzz_outcome *outcome) {
   t->cases++;
   t->op[spec->op]++;
@@ -121,6 +127,7 @@ static void child(const fuzz_plan *plan, const fuzz_edges *edges, shared *s, uin
   if (!s->opened) s->began = fuzz_now();
   s->opened = true;
   conform_memory_watch();
+  double spent = cpu_now();
   for (; !plan->cases || index < plan->cases; index += (uint64_t)plan->shards) {
     if (s->found.num_failures >= plan->most_failures) break;
     if (plan->seconds > 0 && fuzz_now() - s->began > plan->seconds) break;
@@ -129,6 +136,9 @@ static void child(const fuzz_plan *plan, const fuzz_edges *edges, shared *s, uin
     fuzz_draw(edges, plan->seed, index, plan->ops, &s->line);
     run_one(s, &session);
     atomic_fetch_add(&s->beats, 1);
+    const double now = cpu_now();
+    s->found.cpu_seconds += now - spent;
+    spent = now;
   }
   fuzz_close(&session);
   exit(0);

@@ -58,7 +58,7 @@ typedef struct fuzz_found {
   fuzz_tally tally;
   int num_failures;
   fuzz_failure failure[FUZZ_MOST_FAILURES];
-  double seconds;
+  double seconds, cpu_seconds; /* by the clock, and of processor */
 } fuzz_found;
 
 /* 0, or -1 and why: then nothing ran, and *unusable says whether a backend cannot work here or the names are wrong.

@@ -42,12 +42,14 @@ say(draw *d, const char *format, ...) {
   if (n > 0) d->length += (size_t)n;
 }
 
-/* An edge of the list that is at most `top`, or one beside it; -1 = there is none.  Low ones are likelier. */
+/* An edge of the list that is at most `top`, or one beside it; -1 = there is none.  Low ones are likelier, since large
+ * cases take longer. */
 static int64_t beside(draw *d, const fuzz_counts *counts, int64_t top) {
   int usable = 0;
   while (usable < counts->count && counts->at[usable] <= top) usable++;
   if (!usable) return -1;
-  const int64_t high = below(d, usable) + 1, edge = counts->at[below(d, high)], at = edge + in(d, -1, 1);
+  const int64_t high = below(d, 2) ? usable : below(d, usable) + 1, edge = counts->at[below(d, high)],
+                at = edge + in(d, -1, 1);
   return at < 0 ? 0 : least(at, top);
 }
 
@@ -102,21 +104,34 @@ static void say_forced(draw *d, int64_t topk, int64_t blocks) {
   }
 }
 
-/* A few elements of any bits, now and then all else zero. */
-static void say_data(draw *d, const char *const *tensors, const int64_t *elements, const int *bits, int count) {
-  const bool put = once_in(d, 6);
+/* Tensors that single elements may be put into. */
+typedef struct target {
+  const char *name;
+  int64_t elements;
+  int bits;
+} target;
+
+/* A few elements of any bits, now and then all else zero; and entries of the block table that may name no page, or that
+ * nobody may read. */
+static void say_data(draw *d, const target *targets, int count, const target *table, int64_t pages) {
+  const bool put = once_in(d, 6), odd = once_in(d, 64);
   const char *kind = put && once_in(d, 3) ? "zeros" : kinds[below(d, 15)];
+  int64_t said = 0;
   say(d, " --data %s --seed %ld", kind, (long)below(d, 1000000));
   if (!strcmp(kind, "mixed")) mark(d, FUZZ_EDGE_MIXED);
-  if (!put) return;
-  for (int64_t i = 0, n = in(d, 1, 8), said = 0; i < n; i++) {
-    const int which = (int)below(d, count);
-    const uint64_t pattern = word(d) & ((UINT64_C(1) << bits[which]) - 1);
-    if (!elements[which]) continue;
-    say(d, "%s%s:%lld=%lx", said++ ? "," : " --put ", tensors[which], (long long)below(d, elements[which]),
+  for (int64_t i = 0, n = put ? in(d, 1, 8) : 0; i < n; i++) {
+    const target *t = &targets[below(d, count)];
+    const uint64_t pattern = word(d) & ((UINT64_C(1) << t->bits) - 1);
+    if (!t->elements) continue;
+    say(d, "%s%s:%lld=%lx", said++ ? "," : " --put ", t->name, (long long)below(d, t->elements),
         (unsigned long)pattern);
     mark(d, FUZZ_EDGE_PUT);
   }
+  if (!odd || !table || !table->elements) return;
+  const int64_t entries[] = {pages, pages - 1, -1, 0, INT32_MIN}, entry = entries[below(d, 5)];
+  say(d, "%s%s:%lld=%lx", said ? "," : " --put ", table->name, (long long)below(d, table->elements),
+      (unsigned long)(uint32_t)entry);
+  mark(d, FUZZ_EDGE_ENTRY);
 }
 
 /* ---- selection alone ---- */
@@ -169,7 +184,7 @@ static void draw_select(draw *d) {
   }
   say_contract(d);
   say_forced(d, topk, longest);
-  say_data(d, (const char *const[]){"score"}, (const int64_t[]){heads * rows * columns}, (const int[]){32}, 1);
+  say_data(d, &(target){"score", heads * rows * columns, 32}, 1, NULL, 0);
 }
 
 /* ---- queries and keys ---- */
@@ -298,8 +313,8 @@ static lengths say_prefill(draw *d, const shape *s) {
   return n;
 }
 
-/* Capacity above the live length, beside an edge of any policy that reads it. */
-static void say_capacity(draw *d, const shape *s, const lengths *n) {
+/* Capacity above the live length, beside an edge of any policy that reads it; returns it. */
+static int64_t say_capacity(draw *d, const shape *s, const lengths *n) {
   const int64_t top = most(n->longest, d->most_elements / most(1, n->rows * s->H));
   int64_t capacity = n->longest + in(d, 0, 3);
   if (below(d, 2)) capacity = beside(d, &d->edges->select_blocks, top);
@@ -307,9 +322,10 @@ static void say_capacity(draw *d, const shape *s, const lengths *n) {
     const int64_t tokens = beside(d, &d->edges->prefill_tokens, top * s->B);
     if (tokens > 0) capacity = blocks_of(tokens, s->B);
   }
-  if (capacity <= 0 || capacity < n->longest || capacity > top) return;
+  if (capacity <= 0 || capacity < n->longest || capacity > top) return n->longest;
   say(d, " --max-block %ld", (long)capacity);
   mark(d, FUZZ_EDGE_CAPACITY);
+  return capacity;
 }
 
 static int64_t say_pages(draw *d, const lengths *n) {
@@ -332,7 +348,7 @@ static void draw_attention(draw *d, bool decode) {
   if (!decode) s.R = least(s.R, 4);
   const lengths n = decode ? say_decode(d, &s) : say_prefill(d, &s);
   say(d, " --heads %ld --head-dim %ld --topk %ld --block-size %ld", (long)s.H, (long)s.D, (long)s.K, (long)s.B);
-  if (once_in(d, 2)) say_capacity(d, &s, &n);
+  const int64_t capacity = below(d, 2) ? say_capacity(d, &s, &n) : n.longest;
   say_forced(d, s.K, n.longest);
   say(d, " --q-dtype %s --k-dtype %s", m3idx_dtype_name(s.q), m3idx_dtype_name(s.k));
   say_contract(d);
@@ -346,8 +362,9 @@ static void draw_attention(draw *d, bool decode) {
     mark(d, FUZZ_EDGE_TABLE);
   }
   const int64_t pages = say_pages(d, &n);
-  const int bits[] = {(int)(8 * m3idx_dtype_bytes(s.q)), (int)(8 * m3idx_dtype_bytes(s.k))};
-  say_data(d, (const char *const[]){"q", "index_k"}, (const int64_t[]){n.rows * s.H * s.D, pages * s.B * s.D}, bits, 2);
+  const target numbers[] = {{"q", n.rows * s.H * s.D, (int)(8 * m3idx_dtype_bytes(s.q))},
+                            {"index_k", pages * s.B * s.D, (int)(8 * m3idx_dtype_bytes(s.k))}};
+  say_data(d, numbers, 2, &(target){"block_table", s.R * (capacity + 1), 32}, pages);
 }
 
 /* ---- lines ---- */

@@ -56,13 +56,16 @@ static int add_report(json_t *sum, const json_t *report, const char *path, const
   json_array_extend(json_object_get(sum, "failures"), json_object_get(report, "failures"));
   add_counts(json_object_get(sum, "counts"), json_object_get(report, "counts"));
   add_counts(json_object_get(sum, "calls"), json_object_get(report, "calls"));
-  const double seconds =
-      json_number_value(json_object_get(sum, "seconds")) + json_number_value(json_object_get(report, "seconds"));
+  static const char *const times[][2] = {{"seconds", "cases_per_second"}, {"cpu_seconds", "cases_per_cpu_second"}};
   const json_int_t cases =
       json_integer_value(json_object_get(sum, "cases")) + json_integer_value(json_object_get(report, "cases"));
-  json_object_set_new(sum, "seconds", json_real(seconds));
   json_object_set_new(sum, "cases", json_integer(cases));
-  json_object_set_new(sum, "cases_per_second", json_real(seconds > 0 ? (double)cases / seconds : 0));
+  for (int t = 0; t < 2; t++) {
+    const double seconds =
+        json_number_value(json_object_get(sum, times[t][0])) + json_number_value(json_object_get(report, times[t][0]));
+    json_object_set_new(sum, times[t][0], json_real(seconds));
+    json_object_set_new(sum, times[t][1], json_real(fuzz_rate(cases, seconds)));
+  }
   return 0;
 }
 
@@ -75,6 +78,7 @@ json_t *fuzz_report_merge(json_t *const *reports, const char *const *paths, int 
     for (int i = 0; i < 3; i++) json_array_clear(json_object_get(sum, lists[i]));
     for (int i = 0; i < 2; i++) json_object_clear(json_object_get(sum, objects[i]));
     json_object_set_new(sum, "seconds", json_real(0));
+    json_object_set_new(sum, "cpu_seconds", json_real(0));
     json_object_set_new(sum, "cases", json_integer(0));
   }
   for (int i = 0; i < count && !bad; i++) bad = add_report(sum, reports[i], paths[i], paths[0], why);

@@ -12,11 +12,10 @@
 
 #include "casefail.h"
 
-/* Counts by name, without those of nothing. */
+/* Counts by name, those of nothing too: what a campaign never drew is worth knowing. */
 static json_t *counted(const int64_t *counts, int n, const char *(*name)(int)) {
   json_t *object = json_object();
-  for (int i = 0; i < n; i++)
-    if (counts[i]) json_object_set_new(object, name(i), json_integer(counts[i]));
+  for (int i = 0; i < n; i++) json_object_set_new(object, name(i), json_integer(counts[i]));
   return object;
 }
 
@@ -33,7 +32,7 @@ static json_t *contracts(const fuzz_tally *t) {
     char name[96];
     const m3idx_contract contract = fuzz_contract_of(i);
     m3idx_contract_name(&contract, name, sizeof name);
-    if (t->contract[i]) json_object_set_new(object, name, json_integer(t->contract[i]));
+    json_object_set_new(object, name, json_integer(t->contract[i]));
   }
   return object;
 }
@@ -62,6 +61,8 @@ static json_t *failures(const fuzz_found *f, const fuzz_remains *remains) {
   return list;
 }
 
+double fuzz_rate(int64_t cases, double seconds) { return seconds > 0 ? (double)cases / seconds : 0; }
+
 json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *f, const fuzz_remains *remains) {
   const fuzz_tally *t = &f->tally;
   char seed[32];
@@ -77,11 +78,12 @@ json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *f, const fuzz_remai
                 "k_dtype", counted(t->k, M3IDX_DTYPE_COUNT, dtype_name), "contract", contracts(t), "data",
                 counted(t->data, CASE_ZEROS + 1, data_name), "table", counted(t->table, CASE_PREFIX + 1, table_name),
                 "edge", counted(t->edge, FUZZ_EDGES, edge_name));
-  return json_pack("{s:s, s:s, s:i, s:s, s:I, s:[I], s:o, s:o, s:f, s:I, s:f, s:o, s:o, s:o}", "format",
+  return json_pack("{s:s, s:s, s:i, s:s, s:I, s:[I], s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:o, s:o, s:o}", "format",
                    FUZZ_REPORT_FORMAT, "version", m3idx_version(), "grammar", FUZZ_GRAMMAR, "seed", seed, "shards",
                    (json_int_t)plan->shards, "shard", (json_int_t)plan->shard, "ops", ops, "backends", backends,
-                   "seconds", f->seconds, "cases", (json_int_t)t->cases, "cases_per_second",
-                   f->seconds > 0 ? (double)t->cases / f->seconds : 0, "counts", counts, "calls", calls(f), "failures",
+                   "seconds", f->seconds, "cpu_seconds", f->cpu_seconds, "cases", (json_int_t)t->cases,
+                   "cases_per_second", fuzz_rate(t->cases, f->seconds), "cases_per_cpu_second",
+                   fuzz_rate(t->cases, f->cpu_seconds), "counts", counts, "calls", calls(f), "failures",
                    failures(f, remains));
 }
 
@@ -90,11 +92,14 @@ json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *f, const fuzz_remai
 static const struct {
   const char *key;
   json_type type;
-} fields[] = {{"format", JSON_STRING},  {"version", JSON_STRING},       {"grammar", JSON_INTEGER},
-              {"seed", JSON_STRING},    {"shards", JSON_INTEGER},       {"shard", JSON_ARRAY},
-              {"ops", JSON_ARRAY},      {"backends", JSON_ARRAY},       {"seconds", JSON_REAL},
-              {"cases", JSON_INTEGER},  {"counts", JSON_OBJECT},        {"calls", JSON_OBJECT},
-              {"failures", JSON_ARRAY}, {"cases_per_second", JSON_REAL}};
+} fields[] = {{"format", JSON_STRING},    {"version", JSON_STRING},
+              {"grammar", JSON_INTEGER},  {"seed", JSON_STRING},
+              {"shards", JSON_INTEGER},   {"shard", JSON_ARRAY},
+              {"ops", JSON_ARRAY},        {"backends", JSON_ARRAY},
+              {"seconds", JSON_REAL},     {"cases", JSON_INTEGER},
+              {"counts", JSON_OBJECT},    {"calls", JSON_OBJECT},
+              {"failures", JSON_ARRAY},   {"cases_per_second", JSON_REAL},
+              {"cpu_seconds", JSON_REAL}, {"cases_per_cpu_second", JSON_REAL}};
 
 json_t *fuzz_report_read(const char *path, char *why) {
   json_error_t error;
@@ -161,7 +166,8 @@ static void print_counts(const json_t *report, const char *key, FILE *out) {
   const char *name;
   json_t *value;
   fprintf(out, "  %s:", key);
-  json_object_foreach(json_object_get(json_object_get(report, "counts"), key), name, value)
+  json_object_foreach(json_object_get(json_object_get(report, "counts"), key), name,
+                      value) if (json_integer_value(value))
       fprintf(out, " %s %lld", name, (long long)json_integer_value(value));
   fputc('\n', out);
 }
@@ -171,17 +177,23 @@ static const char *text_of(const json_t *object, const char *key) {
   return text ? text : "";
 }
 
+static double number_of(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
 void fuzz_report_print(const json_t *report, FILE *out) {
   static const char *const outcomes[] = {"pass", "fail", "unsupported", "skip", "weak"};
   size_t i;
   json_t *of;
   const char *name;
-  fprintf(out, "fuzz: seed %s, %zu of %lld shards, %lld cases in %.1f s of processor%s, %.0f a second\n",
-          text_of(report, "seed"), json_array_size(json_object_get(report, "shard")),
-          (long long)json_integer_value(json_object_get(report, "shards")),
-          (long long)json_integer_value(json_object_get(report, "cases")),
-          json_number_value(json_object_get(report, "seconds")), fuzz_report_complete(report) ? "" : " so far",
-          json_number_value(json_object_get(report, "cases_per_second")));
+  fprintf(
+      out,
+      "fuzz: seed %s, %zu of %lld shards, %lld cases in %.1f s (%.0f a second), %.1f s of processor (%.0f a second)\n",
+      text_of(report, "seed"), json_array_size(json_object_get(report, "shard")),
+      (long long)json_integer_value(json_object_get(report, "shards")),
+      (long long)json_integer_value(json_object_get(report, "cases")), number_of(report, "seconds"),
+      number_of(report, "cases_per_second"), number_of(report, "cpu_seconds"),
+      number_of(report, "cases_per_cpu_second"));
   print_counts(report, "op", out);
   print_counts(report, "data", out);
   print_counts(report, "edge", out);

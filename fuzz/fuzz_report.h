@@ -22,6 +22,8 @@ typedef struct fuzz_remains {
 /* NULL = no memory, or a text that is not UTF-8. */
 json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *found, const fuzz_remains *remains);
 
+double fuzz_rate(int64_t cases, double seconds);
+
 /* Joins count reports: the same seed, grammar, operations and number of shards, and no shard twice.  NULL and why,
  * which names the report by paths[i]. */
 json_t *fuzz_report_merge(json_t *const *reports, const char *const *paths, int count, char *why);

@@ -249,13 +249,27 @@ static void try_blocks(shrinker *s) {
 
 /* ---- points ---- */
 
-/* Groups of points, from all of them down to one. */
-static void try_points(shrinker *s) {
+static bool of_table(const fuzz_point *p) {
+  return p->tensor == CASE_PUT_BLOCK_TABLE || p->tensor == CASE_PUT_ATTENTION_BLOCK_TABLE;
+}
+
+/* Points that are numbers; those of tables stand behind them. */
+static int64_t numbers_of(const fuzz_small *s) {
+  int64_t n = s->num_points;
+  while (n > 0 && of_table(&s->points[n - 1])) n--;
+  return n;
+}
+
+/* Groups of points, from all of them down to one.  Entries of tables go last of all: while they stand, requests and
+ * blocks can go without the others' pages changing. */
+static void try_points(shrinker *s, bool tables) {
   for (int64_t group = s->best.num_points; group >= 1 && !over(s); group /= 2)
-    for (int64_t first = 0; first < s->best.num_points && !over(s);) {
+    for (int64_t first = 0; !over(s);) {
       fuzz_small c;
+      const int64_t all = tables ? s->best.num_points : numbers_of(&s->best);
+      const int64_t end = first + group < all ? first + group : all;
+      if (first >= all) break;
       if (!begin(s, &c)) return;
-      const int64_t end = first + group < c.num_points ? first + group : c.num_points;
       memmove(c.points + first, c.points + end, (size_t)(c.num_points - end) * sizeof *c.points);
       c.num_points -= end - first;
       if (!offer(s, &c)) first += group;
@@ -266,14 +280,15 @@ static m3idx_dtype dtype_of(const case_spec *s, case_put_tensor tensor) {
   return tensor == CASE_PUT_Q ? s->q_dtype : tensor == CASE_PUT_INDEX_K ? s->k_dtype : M3IDX_F32;
 }
 
-/* 1, -1 and 2, in this order, for numbers that are none of them. */
+/* 1, -1 and 2, in this order, for numbers that are none of them; else fewer bits. */
 static void try_numbers(shrinker *s) {
-  for (int64_t i = 0; i < s->best.num_points && !over(s); i++) {
+  for (int64_t i = 0; i < numbers_of(&s->best) && !over(s); i++) {
     const fuzz_point p = s->best.points[i];
-    if (p.tensor == CASE_PUT_BLOCK_TABLE || p.tensor == CASE_PUT_ATTENTION_BLOCK_TABLE) continue;
     const m3idx_dtype d = dtype_of(&s->best.spec, p.tensor);
-    const uint32_t simple[] = {case_encode(d, false, 1, 0), case_encode(d, true, 1, 0), case_encode(d, false, 2, 0)};
-    for (int v = 0; v < 3 && p.bits != simple[v]; v++) {
+    const int width = (int)(8 * m3idx_dtype_bytes(d));
+    uint32_t simple[6] = {case_encode(d, false, 1, 0), case_encode(d, true, 1, 0), case_encode(d, false, 2, 0)};
+    for (int v = 3; v < 6; v++) simple[v] = p.bits >> (6 - v) * width / 5 << (6 - v) * width / 5;
+    for (int v = 0; v < 6 && p.bits != simple[v]; v++) {
       fuzz_small c;
       if (!begin(s, &c)) return;
       c.points[i].bits = simple[v];
@@ -308,7 +323,7 @@ static void line_passes(shrinker *s, bool pinned) {
 static void fixpoint(shrinker *s, bool pinned) {
   do {
     s->progress = false;
-    if (pinned) try_points(s);
+    if (pinned) try_points(s, false);
     line_passes(s, pinned);
     if (pinned) try_numbers(s);
   } while (s->progress && !over(s));
@@ -333,6 +348,10 @@ int fuzz_shrink(const fuzz_shrink_options *options, const case_spec *spec, fuzz_
     return finish(&s, out);
   }
   fixpoint(&s, false);
-  if (!over(&s) && !fuzz_small_pin(&s.best, MOST_POINTS, &pinned) && offer(&s, &pinned)) fixpoint(&s, true);
+  if (!over(&s) && !fuzz_small_pin(&s.best, MOST_POINTS, &pinned) && offer(&s, &pinned)) {
+    fixpoint(&s, true);
+    try_points(&s, true);
+    fixpoint(&s, true);
+  }
   return finish(&s, out);
 }
