@@ -12,7 +12,7 @@
 
 namespace simt {
 
-thread_local int current_thread, current_group, current_group_count, current_wave_lanes = 64;
+int current_thread, current_group, current_group_count, current_wave_lanes = 64;
 
 machine m;
 
@@ -43,7 +43,7 @@ void fail(const char *format, ...) {
   if (m.lane_here) { /* a lane that failed never goes on */
     lane *self = m.lane_here;
     self->state = LOST;
-    self->stack.leave(true);
+    self->stack.leave();
   }
 }
 

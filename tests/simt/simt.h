@@ -68,7 +68,7 @@ void run(int64_t groups, int threads, const std::function<void()> &lane);
 
 /* ---- the kernel's side: called on a lane ---- */
 
-extern thread_local int current_thread, current_group, current_group_count, current_wave_lanes;
+extern int current_thread, current_group, current_group_count, current_wave_lanes;
 
 range *find_range(const void *pointer);
 void misaligned(site where);

@@ -20,7 +20,7 @@
 namespace simt {
 
 static constexpr std::size_t STACK_BYTES = FIBER_ASAN ? 256 * 1024 : 64 * 1024;
-static thread_local fiber *starting;
+static fiber *starting;
 
 #if defined(__x86_64__)
 extern "C" void simt_fiber_switch(void **save, void *load);
@@ -56,10 +56,10 @@ fiber::~fiber() {
 void fiber::trampoline() {
   fiber *self = starting;
 #if FIBER_ASAN
-  __sanitizer_finish_switch_fiber(nullptr, &self->host_bottom_, &self->host_size_);
+  __sanitizer_finish_switch_fiber(self->self_fake_, &self->host_bottom_, &self->host_size_);
 #endif
   self->entry_(self->argument_);
-  self->leave(true);
+  self->leave();
   std::abort(); /* entered again after it ended: a fault of the executor itself */
 }
 
@@ -73,7 +73,6 @@ void fiber::start(void (*entry)(void *), void *argument) {
   }
   entry_ = entry;
   argument_ = argument;
-  self_fake_ = nullptr;
 #if FIBER_ASAN
   __asan_unpoison_memory_region(stack_, STACK_BYTES); /* a dropped fiber left its frames' red zones */
 #endif
@@ -108,11 +107,9 @@ void fiber::enter() {
 #endif
 }
 
-void fiber::leave(bool forever) {
+void fiber::leave() {
 #if FIBER_ASAN
-  __sanitizer_start_switch_fiber(forever ? nullptr : &self_fake_, host_bottom_, host_size_);
-#else
-  (void)forever;
+  __sanitizer_start_switch_fiber(&self_fake_, host_bottom_, host_size_);
 #endif
 #if defined(__x86_64__)
   simt_fiber_switch(&self_, host_);
