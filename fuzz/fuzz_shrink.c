@@ -160,7 +160,7 @@ static int rank_of(case_data data) {
 
 static int64_t options_weight(const case_spec *s) {
   int64_t w = (s->scale != 1) + s->sparse_table + s->attention_table + (s->page_stride != 8) + (s->table != CASE_TURNS);
-  w += s->contract.order + s->contract.zero + s->contract.tie + s->contract.nan;
+  w += (int)s->contract.order + (int)s->contract.zero + (int)s->contract.tie + (int)s->contract.nan;
   w += (s->num_pages != 0) + (s->max_block != 0) + 2 * rank_of(s->data);
   w += s->seed == 0 ? 0 : s->seed == 1 ? 1 : s->seed == 2 ? 2 : 3;
   if (s->op != CASE_SELECT && s->q_dtype == s->k_dtype) w -= s->q_dtype == M3IDX_F32 ? 2 : s->q_dtype == M3IDX_BF16;

@@ -66,11 +66,10 @@ static int64_t entry(const case_file *f, int64_t r, int64_t b) {
 
 START_TEST(pin_is_the_case) {
   static const char *const lines[] = {
-      "--op decode --seq-lens 33,17 --decode-query-len 2 --heads 2 --head-dim 32 --block-size 16 --q-dtype f16 "
-      "--k-dtype "
-      "e4m3fnuz --data specials --seed 3",
-      "--op prefill --q-lens 3,1 --prefix-lens 126,0 --heads 2 --head-dim 16 --sparse-table 1 --attention-table 1 "
-      "--table random --data mixed --seed 4",
+      ("--op decode --seq-lens 33,17 --decode-query-len 2 --heads 2 --head-dim 32 --block-size 16 "
+       "--q-dtype f16 --k-dtype e4m3fnuz --data specials --seed 3"),
+      ("--op prefill --q-lens 3,1 --prefix-lens 126,0 --heads 2 --head-dim 16 --sparse-table 1 --attention-table 1 "
+       "--table random --data mixed --seed 4"),
       "--op select --num-blocks 0,7,40 --heads 2 --max-block 44 --data specials --seed 5"};
   static const char *const names[] = {"q", "index_k", "seq_lens", "cu_seqlens", "prefix_lens", "num_blocks"};
   case_file before;

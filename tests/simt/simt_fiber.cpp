@@ -9,6 +9,11 @@
 #include <new>
 #include <sys/mman.h>
 
+#if defined(__has_feature) /* clang; gcc defines a macro */
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>

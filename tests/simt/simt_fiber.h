@@ -35,11 +35,11 @@ private:
 #else
   ucontext_t self_, host_;
 #endif
-  /* AddressSanitizer's frames, where it checks for use after return.  A fiber keeps them from start to start: making and
-   * unmapping them for each lane of each group took longer than the tests. */
-  void *self_fake_ = nullptr, *host_fake_ = nullptr;
-  const void *host_bottom_ = nullptr;
-  std::size_t host_size_ = 0;
+  /* AddressSanitizer's frames, where it checks for use after return.  A fiber keeps them from start to start: making
+   * and unmapping them for each lane of each group took longer than the tests. */
+  [[maybe_unused]] void *self_fake_ = nullptr, *host_fake_ = nullptr;
+  [[maybe_unused]] const void *host_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t host_size_ = 0;
 };
 
 } // namespace simt
