@@ -29,11 +29,31 @@ static int compare_pairs(const void *a, const void *b) {
   return strcmp(((const case_pair *)a)->key, ((const case_pair *)b)->key);
 }
 
+/* NULL = no memory, so that no dimension is lost. */
 static json_t *entry_of(const case_tensor *t, uint64_t at) {
   json_t *shape = json_array();
-  for (int i = 0; i < t->rank; i++) json_array_append_new(shape, json_integer(t->shape[i]));
+  int bad = !shape;
+  for (int i = 0; i < t->rank && !bad; i++) bad = json_array_append_new(shape, json_integer(t->shape[i]));
+  if (bad) {
+    json_decref(shape);
+    return NULL;
+  }
   return json_pack("{s:s, s:o, s:[I,I]}", "dtype", case_dtype_name(t->dtype), "shape", shape, "data_offsets",
                    (json_int_t)at, (json_int_t)at + (json_int_t)t->bytes);
+}
+
+/* Into memory of the size it needs: where json_dumps cannot grow its own, jansson 2.14 leaves keys out and says
+ * nothing. */
+static char *text_of(const json_t *header) {
+  const size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER, n = json_dumpb(header, NULL, 0, flags);
+  char *text = n ? malloc(n + 1) : NULL;
+  if (!text) return NULL;
+  if (json_dumpb(header, text, n, flags) != n) {
+    free(text);
+    return NULL;
+  }
+  text[n] = 0;
+  return text;
 }
 
 /* The header as text, NULL when there is no memory or a name is not UTF-8. */
@@ -49,7 +69,7 @@ static char *header_text(const case_file *file, const case_tensor *order) {
   if (!bad && file->num_metadata) bad = json_object_set(header, "__metadata__", metadata);
   for (int64_t i = 0; !bad && i < file->num_tensors; at += order[i++].bytes)
     bad = json_object_set_new(header, order[i].name, entry_of(&order[i], at));
-  char *text = bad ? NULL : json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
+  char *text = bad ? NULL : text_of(header);
   free(pairs);
   json_decref(metadata);
   json_decref(header);
