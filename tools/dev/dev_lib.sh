@@ -6,6 +6,7 @@
 # What each Debian package is needed for, as a probe: a command, or a command line that fails without it.
 # A machine that has the thing by other means needs no package.
 declare -A PROBE=(
+  [afl++]="afl-clang-fast --version && command -v afl-fuzz"
   [binutils]="nm --version"
   [check]="printf '#include <check.h>' | cc -E -"
   [clang]="clang --version"
@@ -27,6 +28,7 @@ declare -A PROBE=(
   [libc6-dev-i386-cross]="printf '#include <stdio.h>' | i686-linux-gnu-gcc -E -"
   [libc6-dev-riscv64-cross]="printf '#include <stdio.h>' | riscv64-linux-gnu-gcc -E -"
   [libc6-dev-s390x-cross]="printf '#include <stdio.h>' | s390x-linux-gnu-gcc -E -"
+  [libclang-rt-14-dev]="echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address -o /dev/null -x c -"
   [libdnnl-dev]="printf '#include <oneapi/dnnl/dnnl.h>' | cc -E -"
   [libgmp-dev]="printf '#include <gmp.h>' | cc -E -"
   [libjansson-dev]="printf '#include <jansson.h>' | cc -E -"
