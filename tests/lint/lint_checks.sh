@@ -62,7 +62,7 @@ declare -A MAY_INCLUDE=(
   [ref/simd]="common ref"
   [hip]="common"
   [tools]="common fuzz"
-  [fuzz]="common tests/oracle tests/conform"
+  [fuzz]="common tests/oracle tests/conform tests/simt"
   [tests/oracle]=""
   [tests/versus]="common tests/oracle"
   [tests/conform]="common"
@@ -120,7 +120,7 @@ check_includes() {
 
 check_names() {
   local twice
-  twice=$(files | sed 's|.*/||' | grep -v -x -E 'CMakeLists\.txt|README\.md|\.gitignore|\.clang-tidy' | sort | uniq -d)
+  twice=$(files ':!fuzz/corpus' | sed 's|.*/||' | grep -v -x -E 'CMakeLists\.txt|README\.md|\.gitignore|\.clang-tidy' | sort | uniq -d)
   [[ -z $twice ]] || { echo "more than one file is called:"; echo "$twice"; return 1; }
 }
 
@@ -129,14 +129,14 @@ check_clauses() {
   local status=0 clause clauses cited_code cited_tests
   clauses=$(grep -o -E '^### S[0-9]+\.[0-9]+' docs/SEMANTICS.md | cut -c5- | sort -u)
   cited_code=$(files 'common/*' 'ref/*' | xargs -r grep -h -o -w -E 'S[0-9]+\.[0-9]+' | sort -u)
-  cited_tests=$(files 'tests/*' 'fuzz/*' ':!tests/lint' | xargs -r grep -h -o -w -E 'S[0-9]+\.[0-9]+' | sort -u)
+  cited_tests=$(files 'tests/*' 'fuzz/*' ':!tests/lint' ':!fuzz/corpus' | xargs -r grep -h -o -w -E 'S[0-9]+\.[0-9]+' | sort -u)
   for clause in $clauses; do
     grep -q -x -F "$clause" <<<"$cited_code" || { echo "$clause is not cited in common/ or ref/"; status=1; }
     grep -q -x -F "$clause" <<<"$cited_tests" || { echo "$clause is not cited in a test"; status=1; }
   done
   while IFS=: read -r file line clause; do
     grep -q -x -F "$clause" <<<"$clauses" || { echo "$file:$line: SEMANTICS has no clause $clause"; status=1; }
-  done < <(files ':!tests/lint' | xargs -r grep -I -H -n -o -w -E 'S[0-9]\.[0-9]+')
+  done < <(files ':!tests/lint' ':!fuzz/corpus' | xargs -r grep -I -H -n -o -w -E 'S[0-9]\.[0-9]+')
   return $status
 }
 
@@ -149,8 +149,8 @@ check_spdx() {
 }
 
 check_words() {
-  local status=0 here=':!tests/lint'
-  ! files "$here" | xargs -r grep -I -H -n -w -E 'TODO|FIXME|XXX|HACK' | grep -v -E 'TODO\(#[0-9]+\)' || status=1
+  local status=0
+  ! files ':!tests/lint' ':!fuzz/corpus' | xargs -r grep -I -H -n -w -E 'TODO|FIXME|XXX|HACK' | grep -v -E 'TODO\(#[0-9]+\)' || status=1
   ! files "${C_SOURCES[@]}" "${CXX_SOURCES[@]}" | xargs -r grep -H -n -E '^ *# *if +0\b' || status=1
   ! files 'common/*.c' 'ref/*.c' 'hip/*' | xargs -r grep -H -n -w -E '(abort|exit) *\(' || status=1
   ! files ':!LICENSE' ':!fuzz/corpus' ':!*.tsv' | xargs -r grep -I -H -n -E '[[:blank:]]$|'$'\t' | grep -v Makefile ||
