@@ -157,6 +157,8 @@ char *case_spec_format(const case_spec *spec);
 void case_spec_help(FILE *out);
 /* Key of option i without its dashes, NULL past the end: each takes one argument. */
 const char *case_spec_option(int i);
+/* The ops (bit case_op) that it means something to. */
+unsigned case_spec_option_ops(int i);
 const char *case_op_name(case_op op);
 const char *case_data_name(case_data data);
 const char *case_table_name(case_table table);

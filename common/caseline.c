@@ -191,6 +191,7 @@ const char *case_data_name(case_data data) { return data_words[data]; }
 const char *case_table_name(case_table table) { return table_words[table]; }
 
 const char *case_spec_option(int i) { return i >= 0 && i < OPTIONS ? options[i].key : NULL; }
+unsigned case_spec_option_ops(int i) { return options[i].ops; }
 
 void case_spec_free(case_spec *spec) {
   free(spec->q_lens);

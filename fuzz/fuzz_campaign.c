@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "casefail.h"
+#include "fuzz_fix.h"
 
 typedef struct shared {
   fuzz_found found;  /* first: fuzz_found_free() is given this address */
@@ -48,7 +49,7 @@ static double cpu_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void count(fuzz_tally *t, const case_spec *spec, const fuzz_line *line, const fuzz_outcome *outcome) {
+void fuzz_count(fuzz_tally *t, const case_spec *spec, const fuzz_line *line, const fuzz_outcome *outcome) {
   t->cases++;
   t->op[spec->op]++;
   t->size[line->size]++;
@@ -101,7 +102,7 @@ static void run_one(shared *s, const fuzz_session *session) {
   char why[CASE_MESSAGE_BYTES];
   int bad = case_spec_parse_line(s->line.text, &spec, why);
   if (!bad) bad = case_generate(&spec, &file, why) || fuzz_run_file(session, &file, s->line.text, NULL, &outcome, why);
-  if (!bad) count(&s->found.tally, &spec, &s->line, &outcome);
+  if (!bad) fuzz_count(&s->found.tally, &spec, &s->line, &outcome);
   fuzz_failure *f = bad || outcome.failed ? new_failure(s, bad ? FUZZ_SENSELESS : FUZZ_DIFFERENT) : NULL;
   if (f && bad) snprintf(f->text, sizeof f->text, "FAIL %s\n  %s\n", s->line.text, why);
   if (f && !bad) {
@@ -134,7 +135,10 @@ static void child(const fuzz_plan *plan, const fuzz_edges *edges, shared *s, uin
     if (getppid() != parent) break; /* nobody waits for this one any more */
     s->index = index;
     fuzz_draw(edges, plan->seed, index, plan->ops, &s->line);
-    run_one(s, &session);
+    if (plan->fix && !fuzz_fix_line(&s->line, plan->fix))
+      s->found.tally.passed_over++;
+    else
+      run_one(s, &session);
     atomic_fetch_add(&s->beats, 1);
     const double now = cpu_now();
     s->found.cpu_seconds += now - spent;
@@ -145,12 +149,6 @@ static void child(const fuzz_plan *plan, const fuzz_edges *edges, shared *s, uin
 }
 
 /* ---- the parent ---- */
-
-static volatile sig_atomic_t interrupted;
-static void interrupt(int number) {
-  (void)number;
-  interrupted = 1;
-}
 
 static void show_progress(const fuzz_plan *plan, const shared *s) {
   static const char wheel[] = "|/-\\";
@@ -171,7 +169,7 @@ static fuzz_kind watch(const fuzz_plan *plan, shared *s, pid_t pid) {
     const unsigned now = atomic_load(&s->beats);
     if (now != last) since = fuzz_now();
     last = now;
-    if (interrupted) {
+    if (fuzz_interrupted()) {
       fuzz_wait(pid, 0, &status);
       return FUZZ_PASSED;
     }
@@ -185,7 +183,7 @@ static fuzz_kind watch(const fuzz_plan *plan, shared *s, pid_t pid) {
     }
     nanosleep(&nap, NULL);
   }
-  return interrupted || (WIFEXITED(status) && WEXITSTATUS(status) == 0) ? FUZZ_PASSED : FUZZ_CRASH;
+  return fuzz_interrupted() || (WIFEXITED(status) && WEXITSTATUS(status) == 0) ? FUZZ_PASSED : FUZZ_CRASH;
 }
 
 static int run_children(const fuzz_plan *plan, const fuzz_edges *edges, shared *s) {
@@ -220,13 +218,9 @@ int fuzz_campaign(const fuzz_plan *plan, fuzz_found **out, bool *unusable, char 
   fuzz_edges_find(&edges);
   atomic_init(&s->beats, 0);
   s->began = fuzz_now();
-  /* An interrupt ends the campaign, not the report. */
-  struct sigaction action = {.sa_handler = interrupt}, before[2];
-  sigaction(SIGINT, &action, &before[0]);
-  sigaction(SIGTERM, &action, &before[1]);
+  fuzz_interrupts(true); /* one ends the campaign, not the report */
   const int bad = run_children(plan, &edges, s);
-  sigaction(SIGINT, &before[0], NULL);
-  sigaction(SIGTERM, &before[1], NULL);
+  fuzz_interrupts(false);
   if (!plan->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
   if (bad) {
     memcpy(why, s->why, CASE_MESSAGE_BYTES);

@@ -14,6 +14,7 @@ typedef struct fuzz_plan {
   uint64_t seed;
   int64_t shard, shards; /* the lines whose index is `shard` modulo `shards` */
   unsigned ops;          /* bit case_op */
+  const char *fix;       /* options of every line (fuzz_fix.h), or NULL */
   double seconds;        /* 0 = until the cases are done */
   uint64_t cases;        /* lines below this index; 0 = no end */
   int most_failures;     /* stop there */
@@ -44,6 +45,7 @@ typedef struct fuzz_failure {
 
 /* What was run. */
 typedef struct fuzz_tally {
+  int64_t passed_over; /* lines that the fixed options left no sense */
   int64_t cases, op[3], size[FUZZ_SIZES], q[M3IDX_DTYPE_COUNT], k[M3IDX_DTYPE_COUNT], data[CASE_ZEROS + 1];
   int64_t table[CASE_PREFIX + 1], contract[FUZZ_CONTRACTS], edge[FUZZ_EDGES];
   int64_t calls[FUZZ_MOST_BACKENDS][CONFORM_OUTCOMES];
@@ -61,6 +63,8 @@ typedef struct fuzz_found {
   double seconds, cpu_seconds; /* by the clock, and of processor */
 } fuzz_found;
 
+void fuzz_count(fuzz_tally *t, const case_spec *spec, const fuzz_line *line, const fuzz_outcome *outcome);
+
 /* 0, or -1 and why: then nothing ran, and *unusable says whether a backend cannot work here or the names are wrong.
  * Failures are printed as they are found.  *out is shared memory: fuzz_found_free(). */
 int fuzz_campaign(const fuzz_plan *plan, fuzz_found **out, bool *unusable, char *why);
@@ -68,13 +72,20 @@ void fuzz_found_free(fuzz_found *found);
 
 /* ---- single cases in a child process of their own (fuzz_trial.c) ---- */
 
+/* From on to off, an interrupt is kept for who asks, and does not end the process. */
+void fuzz_interrupts(bool on);
+bool fuzz_interrupted(void);
 double fuzz_now(void); /* seconds of a clock that never jumps */
 /* Memory that child processes share; NULL = none. */
 void *fuzz_shared_alloc(size_t bytes);
 void fuzz_shared_free(void *memory, size_t bytes);
 /* Wait for a child until `deadline` (fuzz_now()), then kill it: its status as waitpid() has it; false = killed. */
 bool fuzz_wait(long child, double deadline, int *status);
-/* What comes of a case; nothing is printed. */
-fuzz_kind fuzz_trial(const fuzz_setup *setup, const case_spec *spec, double hang_seconds);
+/* What comes of a case on backends; nothing is printed.  `user` is a fuzz_trial_on. */
+typedef struct fuzz_trial_on {
+  fuzz_setup setup;
+  double hang_seconds;
+} fuzz_trial_on;
+fuzz_kind fuzz_trial(void *user, const case_spec *spec);
 
 #endif

@@ -36,13 +36,17 @@ static void insert_shard(json_t *shards, json_t *shard) {
   json_array_insert(shards, i, shard);
 }
 
+static bool same_value(const json_t *a, const json_t *b) {
+  return (json_is_null(a) && json_is_null(b)) || json_equal(a, b);
+}
+
 static int add_report(json_t *sum, const json_t *report, const char *path, const char *first, char *why) {
-  static const char *const same[] = {"version", "grammar", "seed", "shards", "ops"};
+  static const char *const same[] = {"version", "grammar", "seed", "fix", "shards", "ops"};
   size_t i;
   json_t *one, *shards = json_object_get(sum, "shard");
   const json_int_t all = json_integer_value(json_object_get(sum, "shards"));
   for (size_t f = 0; f < sizeof same / sizeof *same; f++)
-    if (!json_equal(json_object_get(sum, same[f]), json_object_get(report, same[f])))
+    if (!same_value(json_object_get(sum, same[f]), json_object_get(report, same[f])))
       return case_fail(why, "%.160s: %s: not that of %.160s", path, same[f], first);
   json_array_foreach(json_object_get(report, "shard"), i, one) {
     if (!json_is_integer(one) || json_integer_value(one) < 0 || json_integer_value(one) >= all)
@@ -60,6 +64,9 @@ static int add_report(json_t *sum, const json_t *report, const char *path, const
   const json_int_t cases =
       json_integer_value(json_object_get(sum, "cases")) + json_integer_value(json_object_get(report, "cases"));
   json_object_set_new(sum, "cases", json_integer(cases));
+  json_object_set_new(sum, "passed_over",
+                      json_integer(json_integer_value(json_object_get(sum, "passed_over")) +
+                                   json_integer_value(json_object_get(report, "passed_over"))));
   for (int t = 0; t < 2; t++) {
     const double seconds =
         json_number_value(json_object_get(sum, times[t][0])) + json_number_value(json_object_get(report, times[t][0]));
@@ -79,6 +86,7 @@ json_t *fuzz_report_merge(json_t *const *reports, const char *const *paths, int 
     for (int i = 0; i < 2; i++) json_object_clear(json_object_get(sum, objects[i]));
     json_object_set_new(sum, "seconds", json_real(0));
     json_object_set_new(sum, "cpu_seconds", json_real(0));
+    json_object_set_new(sum, "passed_over", json_integer(0));
     json_object_set_new(sum, "cases", json_integer(0));
   }
   for (int i = 0; i < count && !bad; i++) bad = add_report(sum, reports[i], paths[i], paths[0], why);

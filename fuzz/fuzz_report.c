@@ -78,13 +78,13 @@ json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *f, const fuzz_remai
                 "k_dtype", counted(t->k, M3IDX_DTYPE_COUNT, dtype_name), "contract", contracts(t), "data",
                 counted(t->data, CASE_ZEROS + 1, data_name), "table", counted(t->table, CASE_PREFIX + 1, table_name),
                 "edge", counted(t->edge, FUZZ_EDGES, edge_name));
-  return json_pack("{s:s, s:s, s:i, s:s, s:I, s:[I], s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:o, s:o, s:o}", "format",
-                   FUZZ_REPORT_FORMAT, "version", m3idx_version(), "grammar", FUZZ_GRAMMAR, "seed", seed, "shards",
-                   (json_int_t)plan->shards, "shard", (json_int_t)plan->shard, "ops", ops, "backends", backends,
-                   "seconds", f->seconds, "cpu_seconds", f->cpu_seconds, "cases", (json_int_t)t->cases,
-                   "cases_per_second", fuzz_rate(t->cases, f->seconds), "cases_per_cpu_second",
-                   fuzz_rate(t->cases, f->cpu_seconds), "counts", counts, "calls", calls(f), "failures",
-                   failures(f, remains));
+  return json_pack("{s:s, s:s, s:i, s:s, s:s?, s:I, s:[I], s:o, s:o, s:f, s:f, s:I, s:I, s:f, s:f, s:o, s:o, s:o}",
+                   "format", FUZZ_REPORT_FORMAT, "version", m3idx_version(), "grammar", FUZZ_GRAMMAR, "seed", seed,
+                   "fix", plan->fix, "shards", (json_int_t)plan->shards, "shard", (json_int_t)plan->shard, "ops", ops,
+                   "backends", backends, "seconds", f->seconds, "cpu_seconds", f->cpu_seconds, "passed_over",
+                   (json_int_t)t->passed_over, "cases", (json_int_t)t->cases, "cases_per_second",
+                   fuzz_rate(t->cases, f->seconds), "cases_per_cpu_second", fuzz_rate(t->cases, f->cpu_seconds),
+                   "counts", counts, "calls", calls(f), "failures", failures(f, remains));
 }
 
 /* ---- files ---- */
@@ -92,14 +92,15 @@ json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *f, const fuzz_remai
 static const struct {
   const char *key;
   json_type type;
-} fields[] = {{"format", JSON_STRING},    {"version", JSON_STRING},
-              {"grammar", JSON_INTEGER},  {"seed", JSON_STRING},
-              {"shards", JSON_INTEGER},   {"shard", JSON_ARRAY},
-              {"ops", JSON_ARRAY},        {"backends", JSON_ARRAY},
-              {"seconds", JSON_REAL},     {"cases", JSON_INTEGER},
-              {"counts", JSON_OBJECT},    {"calls", JSON_OBJECT},
-              {"failures", JSON_ARRAY},   {"cases_per_second", JSON_REAL},
-              {"cpu_seconds", JSON_REAL}, {"cases_per_cpu_second", JSON_REAL}};
+} fields[] = {{"format", JSON_STRING},      {"version", JSON_STRING},
+              {"grammar", JSON_INTEGER},    {"seed", JSON_STRING},
+              {"shards", JSON_INTEGER},     {"shard", JSON_ARRAY},
+              {"ops", JSON_ARRAY},          {"backends", JSON_ARRAY},
+              {"seconds", JSON_REAL},       {"cases", JSON_INTEGER},
+              {"counts", JSON_OBJECT},      {"calls", JSON_OBJECT},
+              {"failures", JSON_ARRAY},     {"cases_per_second", JSON_REAL},
+              {"cpu_seconds", JSON_REAL},   {"cases_per_cpu_second", JSON_REAL},
+              {"passed_over", JSON_INTEGER}};
 
 json_t *fuzz_report_read(const char *path, char *why) {
   json_error_t error;

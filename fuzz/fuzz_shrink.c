@@ -33,7 +33,7 @@ static bool fails(shrinker *s, const fuzz_small *candidate) {
     return false;
   }
   s->trials++;
-  const fuzz_kind kind = fuzz_trial(&s->o->setup, &spec, s->o->hang_seconds);
+  const fuzz_kind kind = s->o->trial(s->o->user, &spec);
   case_spec_free(&spec);
   return kind == s->kind;
 }
@@ -341,7 +341,7 @@ int fuzz_shrink(const fuzz_shrink_options *options, const case_spec *spec, fuzz_
   shrinker s = {.o = options, .deadline = fuzz_now() + options->seconds, .trials = 1};
   fuzz_small pinned;
   *out = (fuzz_shrunk){0};
-  out->kind = s.kind = fuzz_trial(&options->setup, spec, options->hang_seconds);
+  out->kind = s.kind = options->trial(options->user, spec);
   if (fuzz_small_from(spec, &s.best)) return -1;
   if (s.kind == FUZZ_PASSED || s.kind == FUZZ_SENSELESS) {
     out->kind = FUZZ_PASSED;

@@ -9,9 +9,9 @@
 #include "fuzz_campaign.h"
 
 typedef struct fuzz_shrink_options {
-  fuzz_setup setup;    /* best only the truth and the backend that failed */
-  double seconds;      /* of everything */
-  double hang_seconds; /* of one trial */
+  fuzz_kind (*trial)(void *user, const case_spec *spec); /* what comes of a case: fuzz_trial(), or a program */
+  void *user;
+  double seconds; /* of everything */
 } fuzz_shrink_options;
 
 typedef struct fuzz_shrunk {

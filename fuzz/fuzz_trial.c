@@ -22,6 +22,22 @@ const char *fuzz_kind_name(fuzz_kind kind) {
   return names[kind];
 }
 
+static volatile sig_atomic_t interrupted;
+static struct sigaction before[2];
+static const int numbers[2] = {SIGINT, SIGTERM};
+
+static void interrupt(int number) {
+  (void)number;
+  interrupted = 1;
+}
+
+void fuzz_interrupts(bool on) {
+  const struct sigaction keep = {.sa_handler = interrupt};
+  for (int i = 0; i < 2; i++) sigaction(numbers[i], on ? &keep : &before[i], on ? &before[i] : NULL);
+}
+
+bool fuzz_interrupted(void) { return interrupted; }
+
 double fuzz_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -68,7 +84,8 @@ static int run_alone(const fuzz_setup *setup, const case_spec *spec) {
   return bad ? EXIT_SENSELESS : outcome.failed ? EXIT_DIFFERS : EXIT_PASSED;
 }
 
-fuzz_kind fuzz_trial(const fuzz_setup *setup, const case_spec *spec, double hang_seconds) {
+fuzz_kind fuzz_trial(void *user, const case_spec *spec) {
+  const fuzz_trial_on *on = user;
   int status;
   fflush(NULL);
   const pid_t child = fork();
@@ -78,9 +95,9 @@ fuzz_kind fuzz_trial(const fuzz_setup *setup, const case_spec *spec, double hang
     const int null = open("/dev/null", O_WRONLY);
     if (null >= 0 && dup2(null, STDOUT_FILENO) >= 0 && dup2(null, STDERR_FILENO) >= 0) close(null);
     conform_memory_watch();
-    exit(run_alone(setup, spec));
+    exit(run_alone(&on->setup, spec));
   }
-  if (!fuzz_wait(child, fuzz_now() + hang_seconds, &status)) return FUZZ_HANG;
+  if (!fuzz_wait(child, fuzz_now() + on->hang_seconds, &status)) return FUZZ_HANG;
   if (!WIFEXITED(status)) return FUZZ_CRASH;
   switch (WEXITSTATUS(status)) {
   case EXIT_PASSED: return FUZZ_PASSED;

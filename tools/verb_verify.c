@@ -21,10 +21,8 @@ typedef struct pair {
 
 /* ---- whether there is anything to compare ---- */
 
-static int load(const char *verb, pair *p) {
+static int view_both(const char *verb, pair *p) {
   char why[CASE_MESSAGE_BYTES];
-  for (int i = 0; i < 2; i++)
-    if (tool_read(verb, p->path[i], &p->file[i])) return EXIT_USAGE;
   for (int i = 0; i < 2; i++)
     if (case_view(&p->file[i], &p->view[i], why)) return tool_fail(verb, EXIT_USAGE, "%s: %s", p->path[i], why);
   if (verify_inputs(&p->file[0], &p->view[0], &p->file[1], &p->view[1], why))
@@ -199,12 +197,19 @@ static int compare(const pair *p, bool quiet) {
   return status;
 }
 
-static int verify(const char *verb, const char *golden, const char *other, bool quiet) {
-  pair p = {.path = {golden, other}};
-  int outputs = 0, status = load(verb, &p);
+int verify_files(const char *verb, const char *const path[2], const case_file file[2], bool quiet) {
+  pair p = {.path = {path[0], path[1]}, .file = {file[0], file[1]}};
+  int outputs = 0, status = view_both(verb, &p);
   if (!status) status = check_outputs(verb, &p, &outputs);
-  if (!status) status = compare(&p, quiet);
-  for (int i = 0; i < 2; i++) case_file_free(&p.file[i]);
+  return status ? status : compare(&p, quiet);
+}
+
+static int verify(const char *verb, const char *const *paths, bool quiet) {
+  case_file files[2] = {{0}, {0}};
+  int status = tool_read(verb, paths[0], &files[0]);
+  if (!status) status = tool_read(verb, paths[1], &files[1]);
+  if (!status) status = verify_files(verb, paths, files, quiet);
+  for (int i = 0; i < 2; i++) case_file_free(&files[i]);
   return status;
 }
 
@@ -218,7 +223,7 @@ int verb_verify(int argc, const char **argv) {
   tool_args a;
   tool_begin(&a, argc, argv, options, "GOLDEN OTHER", NULL);
   while (tool_next(&a, 2) >= 0) quiet = true;
-  if (!tool_leave(&a)) a.status = verify(argv[0], a.files[0], a.files[1], quiet);
+  if (!tool_leave(&a)) a.status = verify(argv[0], a.files, quiet);
   tool_end(&a);
   return a.status;
 }

@@ -10,6 +10,9 @@
 /* 0 if the inputs are the same, else -1 and a sentence that names the first that is not. */
 int verify_inputs(const case_file *golden, const m3idx_case *g, const case_file *other, const m3idx_case *o, char *why);
 
+/* m3idx verify on two files in memory, whose names are shown: an exit status.  Output goes to standard output. */
+int verify_files(const char *verb, const char *const path[2], const case_file file[2], bool quiet);
+
 /* How one row of topk_idx differs from the golden's, mildest first. */
 typedef enum row_class {
   ROW_SAME,

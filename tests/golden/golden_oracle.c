@@ -13,7 +13,8 @@
 
 /* What the lines of the table have shown, by value. */
 typedef struct coverage {
-  int op[3], q[M3IDX_DTYPE_COUNT], k[M3IDX_DTYPE_COUNT], tie[2], nan[4], zero[2], order[2], data[CASE_ZEROS + 1], block_size[129];
+  int op[3], q[M3IDX_DTYPE_COUNT], k[M3IDX_DTYPE_COUNT], tie[2], nan[4], zero[2], order[2], data[CASE_ZEROS + 1],
+      block_size[129];
   int tensors[GOLDEN_TENSORS];
 } coverage;
 

@@ -76,7 +76,7 @@ declare -A HEADER_ROOMS=(
 C11_AND_POSIX=" assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h
  setjmp.h signal.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h
  tgmath.h threads.h time.h uchar.h wchar.h wctype.h omp.h dlfcn.h fcntl.h pthread.h sys/mman.h sys/stat.h sys/types.h
- sys/wait.h sys/time.h unistd.h dirent.h "
+ sys/wait.h sys/time.h unistd.h dirent.h poll.h "
 
 room_of() {
   case $1 in
