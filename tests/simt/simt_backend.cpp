@@ -41,6 +41,7 @@ machine machines[] = {
 constexpr size_t MACHINES = sizeof machines / sizeof *machines;
 
 uint64_t seed = 1, calls = 0;
+int units = 0;
 
 /* ---- the buffers of a call ---- */
 
@@ -125,7 +126,9 @@ template <class Args>
 m3idx_status call(m3idx_context *ctx, const machine &on, const char *op, const Args *args, plan_fn<Args> plan,
                   launch_fn<Args> launch) {
   size_t scratch_bytes = 0;
-  m3idx_status status = plan(ctx, &on.device, args, &scratch_bytes);
+  hipk_device device = on.device;
+  if (units) device.compute_units = units;
+  m3idx_status status = plan(ctx, &device, args, &scratch_bytes);
   if (status) return status;
   uint32_t *counters = static_cast<uint32_t *>(std::calloc(HIPK_COUNTERS, sizeof *counters));
   unsigned char *scratch = static_cast<unsigned char *>(std::aligned_alloc(256, (scratch_bytes + 511) / 256 * 256));
@@ -141,7 +144,7 @@ m3idx_status call(m3idx_context *ctx, const machine &on, const char *op, const A
   simt::allow(counters, HIPK_COUNTERS * sizeof *counters, true);
   simt::allow(scratch, scratch_bytes, true);
   name_buffers(*args);
-  const hipk_launch at = {&on.device, nullptr, counters, scratch};
+  const hipk_launch at = {&device, nullptr, counters, scratch};
   launch(&at, args);
   if (simt::failure()) status = m3idx_fail(ctx, M3IDX_DEVICE, "simt %s: %s: %s", on.name, op, simt::failure());
   for (int i = 0; !status && i < HIPK_COUNTERS; i++)
@@ -225,5 +228,7 @@ void simt_backend_seed(uint64_t value) {
   seed = value;
   calls = 0;
 }
+
+void simt_backend_units(int value) { units = value; }
 
 uint64_t simt_backend_groups(void) { return simt::groups_run(); }

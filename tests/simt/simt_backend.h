@@ -20,6 +20,8 @@ const m3idx_backend *simt_backend(const char *arch);
 
 /* The order in which groups and lanes run follows from the seed and the calls since.  1 at first. */
 void simt_backend_seed(uint64_t seed);
+/* Compute units of every machine, which policies ask for; 0 = each its own, as at first. */
+void simt_backend_units(int units);
 /* Workgroups run since the program began. */
 uint64_t simt_backend_groups(void);
 
