@@ -141,7 +141,7 @@ static m3idx_status truncated_512(m3idx_context *ctx, const m3idx_select_args *a
 
 static m3idx_status stale_row(m3idx_context *ctx, const m3idx_select_args *a) {
   const m3idx_status status = m3idx_backend_ref.select(ctx, a);
-  if (!a->topk_idx) return status;
+  if (!a->topk_idx || a->num_rows < 2) return status;
   int32_t *last = a->topk_idx + (a->num_rows - 1) * a->topk_stride_row;
   memcpy(last, last - a->topk_stride_row, (size_t)a->topk * sizeof *last);
   return status;
