@@ -20,6 +20,9 @@
  *     memory as hip_layout.h says: M (N) rows from `row` on, their codes 16 * step to 16 * step + 15; they are
  *     reached by the whole wave as well.  acc.v[e] is the accumulator at (matrix::acc_row, matrix::acc_col); with
  *     `matrix_acc acc = {}` it starts at zero.  What a step rounds is hip_bound.h's matter.
+ *     fragment_word(f, i) is a lane's elements 2 i and 2 i + 1; load_word reads one word of a unit.
+ *   - copy_async moves 16 bytes from global to group memory; the lane may touch neither before its copies_done().
+ *     Targets without ASYNC_COPY wait at the call, and code that cares loads into registers instead.
  * Nothing here judges numbers: float arithmetic is IEEE, subnormals kept, contraction only by fused().
  */
 #ifndef M3IDX_HIP_ARCH_H
@@ -81,11 +84,13 @@ template <int Mask, class T> HIPK_DEVICE T shuffle_xor(T value) { return __shfl_
 HIPK_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
 HIPK_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
 HIPK_DEVICE uint64_t double_bits(double x) { return static_cast<uint64_t>(__double_as_longlong(x)); }
+HIPK_DEVICE double bits_double(uint64_t x) { return __longlong_as_double(static_cast<long long>(x)); }
 HIPK_DEVICE float half_float(uint16_t x) { return static_cast<float>(__builtin_bit_cast(_Float16, x)); }
 HIPK_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 HIPK_DEVICE double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 HIPK_DEVICE float magnitude(float x) { return __builtin_fabsf(x); }
 HIPK_DEVICE float larger(float a, float b) { return __builtin_fmaxf(a, b); } /* a NaN gives way */
+HIPK_DEVICE float square_root(float x) { return __builtin_sqrtf(x); }
 HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
 HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<unsigned long long>(mask)) - 1; } /* mask != 0 */
 HIPK_DEVICE int highest_bit(uint64_t mask) { return 63 - __clzll(static_cast<long long>(mask)); }        /* mask != 0 */
@@ -110,6 +115,12 @@ template <class P> HIPK_DEVICE const P &reread(const P &) {
   return *(const P *)segment;
 }
 
+constexpr bool ASYNC_COPY = false;
+HIPK_DEVICE void copy_async(lds<u32x4> to, gptr<const unsigned char> from, int64_t byte) {
+  *to = load<u32x4>(from, byte);
+}
+HIPK_DEVICE void copies_done() {}
+
 /* ---- matrix steps ---- */
 
 struct matrix_a {
@@ -128,6 +139,12 @@ HIPK_DEVICE matrix_a load_a(lds<u32x4> rows, int row, int step) {
 }
 HIPK_DEVICE matrix_b load_b(lds<u32x4> rows, int row, int step) {
   return {rows[matrix_place(row + lane_index() % 32, 2 * step + lane_index() / 32)]};
+}
+template <class Fragment> HIPK_DEVICE uint32_t fragment_word(const Fragment &f, int i) {
+  return i == 0 ? f.codes.x : i == 1 ? f.codes.y : i == 2 ? f.codes.z : f.codes.w;
+}
+HIPK_DEVICE uint32_t load_word(lds<u32x4> units, int unit, int word) {
+  return reinterpret_cast<const uint32_t *>(units + unit)[word];
 }
 HIPK_DEVICE void matrix_step(const matrix_a &a, const matrix_b &b, matrix_acc &acc) {
 #if defined(__gfx942__)

@@ -17,6 +17,7 @@ hipError_t hipk_device_query(int ordinal, hipk_device *device, char *text, size_
   snprintf(target, sizeof target, "%s", properties.gcnArchName);
   target[strcspn(target, ":")] = '\0';
   device->arch = m3idx_arch_by_name(target);
+  device->prefill_arch = device->arch;
   device->compute_units = properties.multiProcessorCount;
   snprintf(text, text_bytes, "%s (%s), %d compute units, HIP runtime %d.%d.%d", properties.gcnArchName, properties.name,
            properties.multiProcessorCount, runtime / 10000000, runtime / 100000 % 100, runtime % 100000);

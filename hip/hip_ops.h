@@ -17,7 +17,8 @@
 struct hipk_device {
   m3idx_arch arch; /* whose launch policies apply */
   int compute_units;
-  bool matrix; /* its matrix steps keep within hip_bound.h, as far as the probe can tell */
+  bool matrix;             /* its matrix steps keep within hip_bound.h, as far as the probe can tell */
+  m3idx_arch prefill_arch; /* whose prefill policy applies (S8.5) */
 };
 
 /* A workspace is [HIPK_COUNTERS completion counters of uint32][scratch of the launch].  The counters stand at

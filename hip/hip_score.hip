@@ -11,6 +11,7 @@
  */
 #include "hip_exact.h"
 #include "hip_filter.h"
+#include "hip_prefill.h"
 
 namespace hipk {
 
@@ -274,8 +275,6 @@ score_view view_score(const hipk_device *device, const m3idx_batch *batch, const
 }
 
 m3idx_status score_supported(m3idx_context *ctx, const char *op, const score_view &v, const m3idx_batch *batch) {
-  if (batch->mode != M3IDX_DECODE)
-    return m3idx_fail(ctx, M3IDX_UNSUPPORTED, "%s: the kernels score decode batches only", op);
   const int64_t most = INT32_MAX / (int64_t{2048} * 2); /* request rows times programs of a request */
   if (batch->num_rows > most || v.heads > most || batch->num_rows * v.heads > most)
     return m3idx_fail(ctx, M3IDX_UNSUPPORTED, "%s: %lld rows of %d heads are more than a launch holds", op,
@@ -321,10 +320,17 @@ static hipk::score_view view_of(const hipk_device *device, const m3idx_score_arg
 
 m3idx_status hipk_score_plan(m3idx_context *ctx, const hipk_device *device, const m3idx_score_args *args,
                              size_t *scratch_bytes) {
+  const hipk::score_view v = view_of(device, args);
   *scratch_bytes = 0;
-  return hipk::score_supported(ctx, "score", view_of(device, args), args->batch);
+  if (args->batch->mode == M3IDX_DECODE) return hipk::score_supported(ctx, "score", v, args->batch);
+  const hipk::prefill_plan plan = hipk::plan_prefill(device, v, args->q.dtype, args->index_k.dtype, false);
+  *scratch_bytes = plan.bytes;
+  return hipk::prefill_supported(ctx, "score", v, plan);
 }
 
 void hipk_score_launch(const hipk_launch *at, const m3idx_score_args *args) {
-  hipk::run_score(at, view_of(at->device, args), args->index_k.dtype);
+  const hipk::score_view v = view_of(at->device, args);
+  if (args->batch->mode == M3IDX_DECODE) return hipk::run_score(at, v, args->index_k.dtype);
+  const hipk::prefill_plan plan = hipk::plan_prefill(at->device, v, args->q.dtype, args->index_k.dtype, false);
+  hipk::run_prefill_score(at, v, plan, args->index_k.dtype);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queries and keys straight to selected blocks, decode: the scorer writes a dense array of scores into the
+ * Queries and keys straight to selected blocks.  Decode: the scorer writes a dense array of scores into the
  * workspace, the selector reads it, applies forced blocks and writes ids and, on request, the page-16 table.
+ * Prefill is hip_prefill.hip's.
  *
  * Two launches, not one: a row's blocks are spread over programs that also serve other rows, so one launch would
  * need each program to keep a list for 16 rows and a second arrival protocol, while the array costs one float
  * for every 128 keys, 1/64 of what the keys themselves cost to read in bf16 for one row.
  */
-#include "hip_score.h"
-#include "hip_select.h"
+#include "hip_prefill.h"
 
 namespace hipk {
 
@@ -52,6 +52,11 @@ static topk_launches view_topk(const hipk_device *device, const m3idx_topk_args 
 m3idx_status hipk_topk_plan(m3idx_context *ctx, const hipk_device *device, const m3idx_topk_args *args,
                             size_t *scratch_bytes) {
   const hipk::topk_launches t = hipk::view_topk(device, args);
+  if (args->batch->mode == M3IDX_PREFILL) {
+    const hipk::prefill_plan plan = hipk::plan_prefill(device, t.score, args->q.dtype, args->index_k.dtype, true);
+    *scratch_bytes = plan.bytes;
+    return hipk::prefill_supported(ctx, "topk", t.score, plan);
+  }
   const m3idx_status status = hipk::score_supported(ctx, "topk", t.score, args->batch);
   if (status) return status;
   *scratch_bytes = t.score_bytes + hipk::select_scratch_bytes(device, t.select);
@@ -60,6 +65,10 @@ m3idx_status hipk_topk_plan(m3idx_context *ctx, const hipk_device *device, const
 
 void hipk_topk_launch(const hipk_launch *at, const m3idx_topk_args *args) {
   hipk::topk_launches t = hipk::view_topk(at->device, args);
+  if (args->batch->mode == M3IDX_PREFILL) {
+    const hipk::prefill_plan plan = hipk::plan_prefill(at->device, t.score, args->q.dtype, args->index_k.dtype, true);
+    return hipk::run_prefill_topk(at, t.score, t.select, plan, args->index_k.dtype);
+  }
   float *score = static_cast<float *>(at->scratch);
   t.score.score = score;
   t.select.score = score;

@@ -14,6 +14,8 @@ hipError_t hipk_device_query(int ordinal, hipk_device *device, char *text, size_
   if (error != hipSuccess) return error;
   /* The launch policies know no NVIDIA part; gfx950's geometries are the ones with most to show. */
   device->arch = M3IDX_GFX950;
+  /* Except in prefill, where gfx942 has the larger tiles and the splits. */
+  device->prefill_arch = M3IDX_GFX942;
   device->compute_units = properties.multiProcessorCount;
   snprintf(text, text_bytes, "sm_%d%d (%s), %d multiprocessors, CUDA runtime %d.%d, policies of gfx950",
            properties.major, properties.minor, properties.name, properties.multiProcessorCount, runtime / 1000,

@@ -98,11 +98,13 @@ template <int Mask, class T> HIPK_DEVICE T shuffle_xor(T value) { return __shfl_
 HIPK_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
 HIPK_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
 HIPK_DEVICE uint64_t double_bits(double x) { return static_cast<uint64_t>(__double_as_longlong(x)); }
+HIPK_DEVICE double bits_double(uint64_t x) { return __longlong_as_double(static_cast<long long>(x)); }
 HIPK_DEVICE float half_float(uint16_t x) { return __half2float(__ushort_as_half(x)); }
 HIPK_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 HIPK_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
 HIPK_DEVICE float magnitude(float x) { return fabsf(x); }
 HIPK_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
+HIPK_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
 HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
 HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<long long>(mask)) - 1; }
 HIPK_DEVICE int highest_bit(uint64_t mask) { return 63 - __clzll(static_cast<long long>(mask)); }
@@ -113,6 +115,15 @@ HIPK_DEVICE uint32_t arrive(gptr<uint32_t> counter) {
 HIPK_DEVICE void reset(gptr<uint32_t> counter) {
   __nv_atomic_store_n(counter, 0u, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
 }
+
+constexpr bool ASYNC_COPY = true;
+HIPK_DEVICE void copy_async(lds<u32x4> to, gptr<const unsigned char> from, int64_t byte) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "l"(__cvta_generic_to_global(from + byte))
+               : "memory");
+}
+HIPK_DEVICE void copies_done() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 
 /* ---- matrix steps ---- */
 
@@ -141,6 +152,10 @@ HIPK_DEVICE matrix_b load_b(lds<u32x4> rows, int row, int step) {
   matrix_b b;
   load_tiles(b.w, rows + matrix_place(row + lane_index() % 8 + lane_index() / 16 * 8, 2 * step + lane_index() / 8 % 2));
   return b;
+}
+template <class Fragment> HIPK_DEVICE uint32_t fragment_word(const Fragment &f, int i) { return f.w[i]; }
+HIPK_DEVICE uint32_t load_word(lds<u32x4> units, int unit, int word) {
+  return reinterpret_cast<const uint32_t *>(units + unit)[word];
 }
 HIPK_DEVICE void mma_half(const matrix_a &a, uint32_t b0, uint32_t b1, float *c) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

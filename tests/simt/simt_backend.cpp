@@ -34,9 +34,9 @@ struct machine {
   double worst;
 };
 machine machines[] = {
-    {"gfx942", {M3IDX_GFX942, 304, false}, 64, 64 * 1024, SIMT_MATRIX_GFX942, {}, 0},
-    {"gfx950", {M3IDX_GFX950, 256, false}, 64, 160 * 1024, SIMT_MATRIX_GFX950, {}, 0},
-    {"wave32", {M3IDX_GFX950, 132, false}, 32, 48 * 1024, SIMT_MATRIX_MMA, {}, 0},
+    {"gfx942", {M3IDX_GFX942, 304, false, M3IDX_GFX942}, 64, 64 * 1024, SIMT_MATRIX_GFX942, {}, 0},
+    {"gfx950", {M3IDX_GFX950, 256, false, M3IDX_GFX950}, 64, 160 * 1024, SIMT_MATRIX_GFX950, {}, 0},
+    {"wave32", {M3IDX_GFX950, 132, false, M3IDX_GFX942}, 32, 48 * 1024, SIMT_MATRIX_MMA, {}, 0},
 };
 constexpr size_t MACHINES = sizeof machines / sizeof *machines;
 

@@ -139,6 +139,11 @@ inline uint64_t double_bits(double x) {
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
+inline double bits_double(uint64_t bits) {
+  double x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
 /* binary16 to binary32: move the fraction, rebias the exponent by a multiplication that also makes subnormals. */
 inline float half_float(uint16_t x) {
   const uint32_t magnitude = static_cast<uint32_t>(x & 0x7fff) << 13, sign = static_cast<uint32_t>(x & 0x8000) << 16;
@@ -149,6 +154,7 @@ inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
 inline double fused(double a, double b, double c) { return fma(a, b, c); }
 inline float magnitude(float x) { return fabsf(x); }
 inline float larger(float a, float b) { return fmaxf(a, b); }
+inline float square_root(float x) { return sqrtf(x); }
 inline int count_bits(uint64_t mask) { return __builtin_popcountll(mask); }
 inline int lowest_bit(uint64_t mask) { return __builtin_ctzll(mask); }
 inline int highest_bit(uint64_t mask) { return 63 - __builtin_clzll(mask); }
@@ -157,6 +163,13 @@ inline uint32_t arrive(gptr<uint32_t> counter, HIPK_HERE) {
   return simt::fetch_add(counter.at, 1, simt::ACQUIRE_RELEASE, simt::site{file, line});
 }
 inline void reset(gptr<uint32_t> counter, HIPK_HERE) { simt::store(counter.at, 0, simt::site{file, line}); }
+
+/* At once, which is one of the times at which it may happen.  Waves of 32 play a target that has it. */
+constexpr bool ASYNC_COPY = WAVE == 32;
+inline void copy_async(lds<u32x4> to, gptr<const unsigned char> from, int64_t byte, HIPK_HERE) {
+  to[index_at(0, file, line)] = load<u32x4>(from, byte, file, line);
+}
+inline void copies_done() {}
 
 /* ---- matrix steps: simt_matrix.h does the arithmetic of the whole wave's tile ---- */
 
@@ -195,6 +208,14 @@ inline matrix_b load_b(lds<u32x4> rows, int row, int step, HIPK_HERE) {
   load_codes(rows, row, step, 2 * simt_layout::B_WORDS, simt_layout::b_col, simt_layout::b_k, b.codes,
              simt::site{file, line});
   return b;
+}
+
+template <class Fragment> uint32_t fragment_word(const Fragment &f, int i) {
+  return f.codes[2 * i] | static_cast<uint32_t>(f.codes[2 * i + 1]) << 16;
+}
+inline uint32_t load_word(lds<u32x4> units, int unit, int word, HIPK_HERE) {
+  const u32x4 x = units[index_at(unit, file, line)];
+  return word == 0 ? x.x : word == 1 ? x.y : word == 2 ? x.z : x.w;
 }
 
 struct matrix_lane {
