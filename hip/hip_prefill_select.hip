@@ -41,11 +41,9 @@ HIPK_DEVICE place_range range_of(const prefill_view &v, const select_view &selec
   const float best = score[id];
   if (float_bits(best) == BITS_OPEN) return {0, FIRST_PLACE};
   const norm_grid block = norms[id];
-  const float growth = static_cast<float>(v.bound.growth), mixed = static_cast<float>(v.bound.mixed);
-  const float offset =
-      mixed * (12 * r.norm.norm + MATRIX_DIM * block.norm) + (static_cast<float>(v.bound.offset) + 0x1p-140f);
+  const block_bound bound = bound_of_block(v.bound, block.norm);
   /* Enlarged for the roundings of best -+ error. */
-  const float error = fused(growth * r.norm.norm, block.norm, offset) + magnitude(best) * 0x1p-22f;
+  const float error = bound.slope * r.norm.norm + bound.offset + magnitude(best) * 0x1p-22f;
   float low = (best - error) * v.s.scale, high = (best + error) * v.s.scale;
   if (low == 0) low = 0.0f;
   if (high == 0) high = 0.0f;

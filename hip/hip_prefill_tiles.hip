@@ -160,13 +160,10 @@ HIPK_DEVICE void largest_dots(const tile_rows &r, int32_t block, bool whole, til
 /* The tokens that the bound leaves, of each slot. */
 HIPK_DEVICE void find_candidates(const prefill_view &v, const tile_rows &r, const norm_grid &block,
                                  const float (&best)[SLOTS], const tile_acc &acc, token_mask (&mask)[SLOTS]) {
-  /* s <= sqrt(D) |q| and P <= |k| in hip_bound.h's terms; 2^-140 pays for evaluating it. */
-  const float growth = static_cast<float>(v.bound.growth), mixed = static_cast<float>(v.bound.mixed);
-  const float slope = growth * block.norm + 12 * mixed;
-  const float offset = MATRIX_DIM * mixed * block.norm + (static_cast<float>(v.bound.offset) + 0x1p-140f);
+  const block_bound bound = bound_of_block(v.bound, block.norm);
   HIPK_UNROLL
   for (int s = 0; s < SLOTS; s++) {
-    float least = best[s] - 2 * fused(slope, r.norm[s], offset);
+    float least = least_of(bound, best[s], r.norm[s]);
     /* A row that sees nothing of the block, and what is left open anyway, have no candidates. */
     if (!is_tame(r.norm[s], block) || best[s] == bits_float(BITS_MINUS_INF)) least = bits_float(BITS_INF);
     mask[s] = 0;
