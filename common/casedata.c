@@ -301,8 +301,8 @@ void case_fill_q(const case_spec *spec, void *q) {
   uint64_t key = case_stream_key(spec, CASE_STREAM_Q);
   m3idx_dtype d = spec->q_dtype;
   int64_t rows = spec->num_rows * spec->heads, D = spec->head_dim;
-  near_base base;
-  near_setup(spec, &base);
+  near_base base = {0};
+  if (spec->data == CASE_NEAR || spec->data == CASE_MIXED) near_setup(spec, &base);
   for (int64_t r = 0; r < rows; r++) {
     int64_t first = r * D, last = first + D;
     switch (kind_of(spec, GAMMA, r)) {
@@ -324,8 +324,8 @@ void case_fill_index_k(const case_spec *spec, int64_t pages, void *index_k) {
   uint64_t key = case_stream_key(spec, CASE_STREAM_K);
   m3idx_dtype d = spec->k_dtype;
   int64_t width = spec->block_size * spec->head_dim;
-  near_base base;
-  near_setup(spec, &base);
+  near_base base = {0};
+  if (spec->data == CASE_NEAR || spec->data == CASE_MIXED) near_setup(spec, &base);
   for (int64_t p = 0; p < pages; p++) {
     int64_t first = p * width, last = first + width;
     switch (kind_of(spec, 0, p)) {
