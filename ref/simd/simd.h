@@ -60,6 +60,24 @@ typedef struct simd_filter {
   int flushes;               /* subnormal inputs and results become zero */
 } simd_filter;
 
+/* How exactly dots() sums products (docs/CERTIFIED-FILTER.md, Theorems 3 and 5).  Each allows what those before do. */
+typedef enum simd_sum {
+  SIMD_DOUBLE, /* products and sums in double, in any order */
+  SIMD_NARROW, /* products may be taken in binary32: exact but for underflow */
+  SIMD_SPLIT   /* and cut at a grid, both halves summed in binary32, each of at most 16 chains along d */
+} simd_sum;
+
+/* The number of the lowest set bit; mask != 0. */
+static inline int simd_lowest(uint32_t mask) {
+#if defined(__GNUC__)
+  return __builtin_ctz(mask);
+#else
+  int bit = 0;
+  while (!(mask >> bit & 1)) bit++;
+  return bit;
+#endif
+}
+
 /* One instruction set.  Every function is called between enter() and leave() on the same thread. */
 typedef struct simd_isa {
   const char *name, *what;
@@ -80,11 +98,12 @@ typedef struct simd_isa {
   void (*peak)(float *score, int tokens, const int32_t *visible, float *most);
   /* Every t, l with score[t][l] >= least[l] (never where that is NaN) as t << 8 | l, by rising t; their number. */
   int (*pick)(const float *score, int tokens, const float *least, uint16_t *list);
-  /* dot[i] of query and key list[i], summed in double in any order.  Products are exact in double; with `narrow` they
-   * may be taken in binary32, where the caller knows them to be exact but for underflow.  doubles: group->row in
-   * double, or NULL. */
-  void (*dots)(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
-               const double *doubles, double *dot);
+  /* dot[i] of query and key list[i].  center: of SIMD_SPLIT, a lane's.  doubles: group->row in double, or NULL. */
+  void (*dots)(const simd_group *group, const simd_page *page, const uint16_t *list, int count, simd_sum sum,
+               const float *center, const double *doubles, double *dot);
+  /* low[l] = the float nearest to best[l] - reach, reach = unit * sum[l] + tiny.  Lanes of which best[l] + reach has
+   * another. */
+  uint32_t (*ends)(const double *best, const double *sum, double unit, double tiny, float *low);
   simd_select_fn *select; /* from an array of scores */
 } simd_isa;
 

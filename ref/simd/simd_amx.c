@@ -113,5 +113,6 @@ const simd_isa simd_amx = {
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,
     .dots = simd_avx512_dots,
+    .ends = simd_avx512_ends,
     .select = simd_select_avx512,
 };

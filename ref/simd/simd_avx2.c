@@ -226,7 +226,7 @@ static inline __attribute__((always_inline)) double dot_of(const float *q, const
 }
 
 /* One key and four queries: the key is widened once. */
-static void four_dots(const double *q[4], const void *key, simd_form form, int dim, double *dot) {
+static void four_dots(const double *const q[4], const void *key, simd_form form, int dim, double *dot) {
   __m256d sum[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
   for (int d = 0; d < dim; d += 8) {
     const __m256 k = eight(key, form, d);
@@ -243,32 +243,39 @@ static void four_dots(const double *q[4], const void *key, simd_form form, int d
   }
 }
 
-static inline __attribute__((always_inline)) void dots_of(const simd_group *group, const simd_page *page,
-                                                          const uint16_t *list, int count, const simd_form form,
-                                                          const int narrow, const double *doubles, double *dot) {
-  const int dim = group->dim;
-  for (int i = 0; i < count;) {
-    const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    if (doubles && simd_four_alike(list + i, count - i)) {
-      const double *q[4];
-      for (int j = 0; j < 4; j++) q[j] = doubles + (list[i + j] & 0xff) * dim;
-      four_dots(q, key, form, dim, dot + i);
-      i += 4;
-    } else {
-      dot[i] = dot_of(group->row + (list[i] & 0xff) * dim, key, form, narrow, dim);
-      i++;
-    }
-  }
+/* The sums of four vectors. */
+static inline __m128 sums_of(const __m256 x[4]) {
+  const __m256 a = _mm256_hadd_ps(x[0], x[1]), b = _mm256_hadd_ps(x[2], x[3]), c = _mm256_hadd_ps(a, b);
+  return _mm_add_ps(_mm256_castps256_ps128(c), _mm256_extractf128_ps(c, 1));
 }
 
-static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
-                 const double *doubles, double *dot) {
-  if (page->form == SIMD_BF16)
-    narrow ? dots_of(group, page, list, count, SIMD_BF16, 1, doubles, dot)
-           : dots_of(group, page, list, count, SIMD_BF16, 0, doubles, dot);
-  else
-    narrow ? dots_of(group, page, list, count, SIMD_F32, 1, doubles, dot)
-           : dots_of(group, page, list, count, SIMD_F32, 0, doubles, dot);
+/* q * k cut at the grid of the center: h what the chain at the center took of it, the rest summed beside. */
+static inline __attribute__((always_inline)) void four_split(const float *const q[4], const void *const key[4],
+                                                             const float center[4], const simd_form form, int dim,
+                                                             double *dot) {
+  __m256 h[4], l[4];
+  SIMD_UNROLL
+  for (int i = 0; i < 4; i++) {
+    h[i] = _mm256_set1_ps(center[i]);
+    l[i] = _mm256_setzero_ps();
+  }
+  for (int d = 0; d < dim; d += 8) {
+    SIMD_UNROLL
+    for (int i = 0; i < 4; i++) {
+      const __m256 k = eight(key[i], form, d), lane = _mm256_loadu_ps(q[i] + d), next = _mm256_fmadd_ps(k, lane, h[i]);
+      l[i] = _mm256_add_ps(l[i], _mm256_fmadd_ps(k, lane, _mm256_sub_ps(h[i], next)));
+      h[i] = next;
+    }
+  }
+  SIMD_UNROLL
+  for (int i = 0; i < 4; i++) h[i] = _mm256_sub_ps(h[i], _mm256_set1_ps(center[i]));
+  _mm256_storeu_pd(dot, _mm256_add_pd(_mm256_cvtps_pd(sums_of(h)), _mm256_cvtps_pd(sums_of(l))));
+}
+
+#include "simd_x86_dots.inc"
+
+static uint32_t ends(const double *best, const double *sum, double unit, double tiny, float *low) {
+  return simd_plain_ends(best, sum, unit, tiny, low);
 }
 
 const simd_isa simd_avx2 = {
@@ -281,5 +288,6 @@ const simd_isa simd_avx2 = {
     .peak = peak,
     .pick = pick,
     .dots = dots,
+    .ends = ends,
     .select = simd_select_avx2,
 };

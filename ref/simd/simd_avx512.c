@@ -158,6 +158,19 @@ int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_
   return simd_list(mask, some, list);
 }
 
+uint32_t simd_avx512_ends(const double *best, const double *sum, double unit, double tiny, float *low) {
+  const __m512d a = _mm512_set1_pd(unit), b = _mm512_set1_pd(tiny);
+  uint32_t lanes = 0;
+  for (int l = 0; l < SIMD_LANES; l += 8) {
+    const __m512d middle = _mm512_loadu_pd(best + l), reach = _mm512_fmadd_pd(a, _mm512_loadu_pd(sum + l), b);
+    const __m256 from = _mm512_cvtpd_ps(_mm512_sub_pd(middle, reach)),
+                 to = _mm512_cvtpd_ps(_mm512_add_pd(middle, reach));
+    lanes |= (uint32_t)_mm256_cmp_ps_mask(from, to, _CMP_NEQ_UQ) << l;
+    _mm256_storeu_ps(low + l, from);
+  }
+  return lanes;
+}
+
 /* Sixteen elements of a key. */
 static inline __m512 sixteen(const void *key, simd_form form, int d) {
   if (form == SIMD_F32) return _mm512_loadu_ps((const float *)key + d);
@@ -229,9 +242,18 @@ static inline __attribute__((always_inline)) double dot_of(const float *q, const
   return _mm512_reduce_add_pd(_mm512_add_pd(a, b));
 }
 
+/* The sums of four vectors. */
+static inline __m128 sums_of(const __m512 x[4]) {
+  const __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+  const __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+  const __m512 c = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+  const __m256 d = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
+}
+
 /* One key and four queries: the key is widened once. */
-static inline __attribute__((always_inline)) void four_dots(const double *q[4], const void *key, const simd_form form,
-                                                            int dim, double *dot) {
+static inline __attribute__((always_inline)) void four_dots(const double *const q[4], const void *key,
+                                                            const simd_form form, int dim, double *dot) {
   __m512d a[4], b[4];
   SIMD_UNROLL
   for (int i = 0; i < 4; i++) a[i] = b[i] = _mm512_setzero_pd();
@@ -254,32 +276,35 @@ static inline __attribute__((always_inline)) void four_dots(const double *q[4], 
   }
 }
 
-static inline __attribute__((always_inline)) void dots_of(const simd_group *group, const simd_page *page,
-                                                          const uint16_t *list, int count, const simd_form form,
-                                                          const int narrow, const double *doubles, double *dot) {
-  const int dim = group->dim;
-  for (int i = 0; i < count;) {
-    const void *key = (const char *)page->keys + (list[i] >> 8) * page->stride_bytes;
-    if (doubles && simd_four_alike(list + i, count - i)) {
-      const double *q[4];
-      for (int j = 0; j < 4; j++) q[j] = doubles + (list[i + j] & 0xff) * dim;
-      four_dots(q, key, form, dim, dot + i);
-      i += 4;
-    } else {
-      dot[i] = dot_of(group->row + (list[i] & 0xff) * dim, key, form, narrow, dim);
-      i++;
+/* q * k cut at the grid of the center: h what the chain at the center took of it, the rest summed beside. */
+static inline __attribute__((always_inline)) void four_split(const float *const q[4], const void *const key[4],
+                                                             const float center[4], const simd_form form, int dim,
+                                                             double *dot) {
+  __m512 h[4], l[4];
+  SIMD_UNROLL
+  for (int i = 0; i < 4; i++) {
+    h[i] = _mm512_set1_ps(center[i]);
+    l[i] = _mm512_setzero_ps();
+  }
+  for (int d = 0; d < dim; d += 16) {
+    SIMD_UNROLL
+    for (int i = 0; i < 4; i++) {
+      const __m512 k = sixteen(key[i], form, d), lane = _mm512_loadu_ps(q[i] + d),
+                   next = _mm512_fmadd_ps(k, lane, h[i]);
+      l[i] = _mm512_add_ps(l[i], _mm512_fmadd_ps(k, lane, _mm512_sub_ps(h[i], next)));
+      h[i] = next;
     }
   }
+  SIMD_UNROLL
+  for (int i = 0; i < 4; i++) h[i] = _mm512_sub_ps(h[i], _mm512_set1_ps(center[i]));
+  _mm256_storeu_pd(dot, _mm256_add_pd(_mm256_cvtps_pd(sums_of(h)), _mm256_cvtps_pd(sums_of(l))));
 }
 
-void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
-                      const double *doubles, double *dot) {
-  if (page->form == SIMD_BF16)
-    narrow ? dots_of(group, page, list, count, SIMD_BF16, 1, doubles, dot)
-           : dots_of(group, page, list, count, SIMD_BF16, 0, doubles, dot);
-  else
-    narrow ? dots_of(group, page, list, count, SIMD_F32, 1, doubles, dot)
-           : dots_of(group, page, list, count, SIMD_F32, 0, doubles, dot);
+#include "simd_x86_dots.inc"
+
+void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, simd_sum sum,
+                      const float *center, const double *doubles, double *dot) {
+  dots(group, page, list, count, sum, center, doubles, dot);
 }
 
 const simd_isa simd_avx512 = {
@@ -292,5 +317,6 @@ const simd_isa simd_avx512 = {
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,
     .dots = simd_avx512_dots,
+    .ends = simd_avx512_ends,
     .select = simd_select_avx512,
 };

@@ -14,7 +14,8 @@ uint32_t simd_avx512_load(m3idx_dtype dtype, const void *from, int64_t row_bytes
                           simd_form form, void *to, int64_t to_bytes);
 void simd_avx512_peak(float *score, int tokens, const int32_t *visible, float *most);
 int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_t *list);
-void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
-                      const double *doubles, double *dot);
+void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, simd_sum sum,
+                      const float *center, const double *doubles, double *dot);
+uint32_t simd_avx512_ends(const double *best, const double *sum, double unit, double tiny, float *low);
 
 #endif

@@ -61,10 +61,15 @@ static int pick(const float *score, int tokens, const float *least, uint16_t *li
   return simd_plain_pick(score, tokens, least, list);
 }
 
-static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, int narrow,
-                 const double *doubles, double *dot) {
-  (void)narrow;
+static void dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, simd_sum sum,
+                 const float *center, const double *doubles, double *dot) {
+  (void)sum;
+  (void)center;
   simd_plain_dots(group, page, list, count, doubles, dot);
+}
+
+static uint32_t ends(const double *best, const double *sum, double unit, double tiny, float *low) {
+  return simd_plain_ends(best, sum, unit, tiny, low);
 }
 
 const simd_isa simd_neon = {
@@ -76,5 +81,6 @@ const simd_isa simd_neon = {
     .peak = peak,
     .pick = pick,
     .dots = dots,
+    .ends = ends,
     .select = simd_select_plain,
 };

@@ -43,10 +43,22 @@ static inline int simd_list(const uint32_t *mask, const uint64_t some[SIMD_TOKEN
         count += SIMD_LANES;
         continue;
       }
-      for (uint32_t lanes = mask[t]; lanes; lanes &= lanes - 1)
-        list[count++] = (uint16_t)(t << 8 | __builtin_ctz(lanes));
+      for (uint32_t lanes = mask[t]; lanes; lanes &= lanes - 1) list[count++] = (uint16_t)(t << 8 | simd_lowest(lanes));
     }
   return count;
+}
+
+static inline uint32_t simd_plain_ends(const double *best, const double *sum, double unit, double tiny, float *low) {
+  int32_t differ[SIMD_LANES], any = 0;
+  uint32_t lanes = 0;
+  for (int l = 0; l < SIMD_LANES; l++) {
+    const double reach = unit * sum[l] + tiny;
+    low[l] = (float)(best[l] - reach);
+    differ[l] = low[l] != (float)(best[l] + reach);
+  }
+  for (int l = 0; l < SIMD_LANES; l++) any |= differ[l];
+  for (int l = 0; any && l < SIMD_LANES; l++) lanes |= (uint32_t)differ[l] << l;
+  return lanes;
 }
 
 /* Whether the next four candidates are of one token: rows that tie all along are worth their own loop. */

@@ -141,30 +141,68 @@ static uint32_t lanes_with_numbers(const simd_work *work, int count) {
   return lanes;
 }
 
-void simd_settle(const simd_call *call, const simd_group *group, simd_page *page, const simd_found *found,
-                 simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
-  /* Theorem 3: a dot in double is at most unit * sum * peak away from the exact one. */
-  const double unit = (double)(group->dim + 8) * (0x1p-53 * (1.0 + 0x1p-10)) * (double)page->peak;
-  const int narrow = call->narrow && !found->whole && !page->any_wild; /* Theorem 3: then no product overflows */
-  const double tiny = narrow ? (double)group->dim * 0x1p-149 : 0.0;
-  const int count = candidates(call, page, found, work, lanes);
-  double best[SIMD_LANES];
-  float low[SIMD_LANES], high[SIMD_LANES];
-  uint32_t numbers = lanes, open = 0;
+/* Largest double dot of each lane. */
+static void best_of(const simd_work *work, int count, double *best) {
   for (int l = 0; l < SIMD_LANES; l++) best[l] = -INFINITY;
-  call->isa->dots(group, page, work->list, count, narrow, doubles_of(group, count, work), work->dot);
   for (int i = 0; i < count; i++) {
     const int l = work->list[i] & 0xff;
     best[l] = work->dot[i] > best[l] ? work->dot[i] : best[l];
   }
-  if (found->whole || page->any_wild) numbers = lanes_with_numbers(work, count);
-  for (int l = 0; l < SIMD_LANES; l++) {
-    low[l] = (float)(best[l] - (unit * group->sum[l] + tiny));
-    high[l] = (float)(best[l] + (unit * group->sum[l] + tiny));
+}
+
+/* The candidates of `lanes` that could still be the maximum. */
+static int keep(simd_work *work, int count, uint32_t lanes, const double *best, const double *reach) {
+  int kept = 0;
+  for (int i = 0; i < count; i++) {
+    const int l = work->list[i] & 0xff;
+    if (!(lanes >> l & 1) || !(work->dot[i] >= best[l] - 2 * reach[l])) continue;
+    work->list[kept] = work->list[i];
+    work->dot[kept++] = work->dot[i];
   }
-  for (int l = 0; l < SIMD_LANES; l++) open |= (uint32_t)(low[l] != high[l]) << l;
-  for (uint32_t left = open & lanes & numbers; left; left &= left - 1) {
-    const int l = simd_lowest(left);
+  return kept;
+}
+
+/* Theorem 5: 6 * 2^floor(log2(sum * peak)), in the middle of a binade that no chain leaves; 0 for a query of zeros.
+ * 0 = a lane's numbers are too large or too small for that. */
+static int centers(const simd_group *group, const simd_page *page, float *center) {
+  const uint32_t least = 0x12800000u; /* 2^-90 */
+  uint32_t bits[SIMD_LANES], small = 0;
+  for (int l = 0; l < SIMD_LANES; l++) bits[l] = simd_bits((float)(group->sum[l] * (double)page->peak));
+  for (int l = 0; l < SIMD_LANES; l++) small |= (uint32_t)(bits[l] - 1 < least - 1);
+  for (int l = 0; l < SIMD_LANES; l++) center[l] = 6 * simd_float(bits[l] & 0x7f800000u);
+  return !small && group->most_sum * (double)page->peak < 0x1p120;
+}
+
+void simd_settle(const simd_call *call, const simd_group *group, simd_page *page, const simd_found *found,
+                 simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
+  const int narrow = call->narrow && !found->whole && !page->any_wild; /* Theorem 3: then no product overflows */
+  /* A dot in double is at most unit * sum + tiny away from the exact one (Theorem 3), a split one `split` times as far
+   * (Theorem 5). */
+  const double unit = (double)(group->dim + 8) * (0x1p-53 * (1.0 + 0x1p-10)) * (double)page->peak;
+  const double split = (group->dim / 8 + 4) * group->dim * (0x1p-46 * (1.0 + 0x1p-9)) * (double)page->peak;
+  const double tiny = narrow ? (double)group->dim * 0x1p-149 : 0.0;
+  float center[SIMD_LANES], low[SIMD_LANES];
+  double best[SIMD_LANES], reach[SIMD_LANES];
+  int count = candidates(call, page, found, work, lanes);
+  const double *doubles = doubles_of(group, count, work);
+  const simd_sum sum = !narrow ? SIMD_DOUBLE : !doubles && centers(group, page, center) ? SIMD_SPLIT : SIMD_NARROW;
+  uint32_t numbers = lanes;
+  call->isa->dots(group, page, work->list, count, sum, center, doubles, work->dot);
+  best_of(work, count, best);
+  if (found->whole || page->any_wild) numbers = lanes_with_numbers(work, count);
+  uint32_t open = call->isa->ends(best, group->sum, sum == SIMD_SPLIT ? split : unit, tiny, low) & lanes & numbers;
+  if (open && sum == SIMD_SPLIT) {
+    for (int l = 0; l < SIMD_LANES; l++) reach[l] = split * group->sum[l] + tiny;
+    count = keep(work, count, open, best, reach);
+    call->isa->dots(group, page, work->list, count, SIMD_NARROW, NULL, NULL, work->dot);
+    float closer[SIMD_LANES];
+    best_of(work, count, best);
+    const uint32_t still = call->isa->ends(best, group->sum, unit, tiny, closer) & open;
+    for (; open; open &= open - 1) low[simd_lowest(open)] = closer[simd_lowest(open)];
+    open = still;
+  }
+  for (; open; open &= open - 1) {
+    const int l = simd_lowest(open);
     const double least = best[l] - 2 * (unit * group->sum[l] + tiny);
     low[l] = simd_float(decide(call, group, page, work, count, l, best[l], least, first_row, id));
   }

@@ -42,17 +42,6 @@ typedef struct simd_work {
   double doubles[SIMD_LANES * SIMD_MAX_DIM]; /* a group's rows, where that many tokens tie that it pays */
 } simd_work;
 
-/* The number of the lowest set bit; mask != 0. */
-static inline int simd_lowest(uint32_t mask) {
-#if defined(__GNUC__)
-  return __builtin_ctz(mask);
-#else
-  int bit = 0;
-  while (!(mask >> bit & 1)) bit++;
-  return bit;
-#endif
-}
-
 /* bf16 where the instruction set has such a filter and both formats are exact in bf16, else f32. */
 simd_form simd_form_of(const simd_isa *isa, m3idx_dtype q, m3idx_dtype k);
 
