@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operands of a benchmark shape.  Every row of q and of the cache is a window at its own place in one pool of normal
+ * Operands of a benchmark shape.  Every row of q and of the cache is a window at a place of its own in a pool of normal
  * values, so that large caches are made quickly, or comes from a case; nothing here is timed.
  */
 #include <math.h>
@@ -9,7 +9,8 @@
 
 #include "bench.h"
 
-enum { POOL = 1 << 20, MOST_DIM = 256 };
+/* Two pools, so that no query is a key.  Keys beyond KEYS of them repeat. */
+enum { KEYS = 1 << 20, QUERIES = 1 << 16, POOL = KEYS + QUERIES, MOST_DIM = 256 };
 
 static uint64_t scramble(uint64_t x) {
   x = (x ^ x >> 31) * UINT64_C(0x7fb5d329728ea185);
@@ -37,10 +38,11 @@ static uint16_t *make_pool(void) {
   return pool;
 }
 
-static void fill_bf16(void *to, const uint16_t *pool, int64_t rows, int64_t dim, uint64_t seed, bool same) {
+/* An odd factor takes rows to different places of the pool, a power of two. */
+static void fill_bf16(void *to, const uint16_t *pool, int64_t places, int64_t rows, int64_t dim, bool same) {
 #pragma omp parallel for
   for (int64_t row = 0; row < rows; row++)
-    memcpy((uint16_t *)to + row * dim, pool + scramble(seed + (same ? 0 : (uint64_t)row)) % POOL, (size_t)dim * 2);
+    memcpy((uint16_t *)to + row * dim, pool + (same ? 0 : row * 0x9e375) % places, (size_t)dim * 2);
 }
 
 static void to_f32(float *to, const void *from, int64_t count) {
@@ -152,8 +154,8 @@ static int make_queries(bench_world *w) {
   if (s->data == BENCH_CASE) {
     fill_case(w);
   } else {
-    fill_bf16(w->q.data, pool, rows, dim, 1, false);
-    fill_bf16(w->index_k.data, pool, keys, dim, UINT64_C(1) << 40, s->data == BENCH_TIES);
+    fill_bf16(w->q.data, pool + KEYS, QUERIES, rows, dim, false);
+    fill_bf16(w->index_k.data, pool, KEYS, keys, dim, s->data == BENCH_TIES);
   }
   free(pool);
   if (!bench_wants_f32(s)) return 0;

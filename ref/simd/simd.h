@@ -20,6 +20,13 @@ enum { SIMD_LANES = 32, SIMD_TOKENS = 128, SIMD_MAX_DIM = 256, SIMD_DIM_STEP = 3
 /* How queries and keys reach the filter. */
 typedef enum simd_form { SIMD_F32, SIMD_BF16 } simd_form;
 
+/* Rows that will be read soon, to be brought closer meanwhile (simd_fetch() of simd_plain.h). */
+typedef struct simd_next {
+  const char *row;
+  int64_t stride_bytes;
+  int rows, bytes, at; /* rows left, of that many bytes each; where in the first of them */
+} simd_next;
+
 /* Keys of one block as rows in `form`; either the caller's own page or a copy. */
 typedef struct simd_page {
   simd_form form;
@@ -29,6 +36,7 @@ typedef struct simd_page {
   int tokens;           /* the first `tokens` are visible to some lane */
   float peak;           /* largest |element| of the tokens that are not wild */
   double grid;          /* a power of two that divides every element of the tame tokens; 0 = not looked for */
+  simd_next next;       /* of the page to come, for the filter that runs next */
   int any_wild;
   uint64_t wild[SIMD_TOKENS / 64]; /* tokens that hold an infinity or a NaN */
 } simd_page;
@@ -40,8 +48,8 @@ typedef struct simd_group {
   int32_t keys[SIMD_LANES];   /* n: keys that the lane sees (S2.3) */
   int32_t blocks[SIMD_LANES]; /* N (S2.3) */
   int32_t min_keys, max_keys, min_blocks;
-  double most_sum;                             /* the largest of sum[] */
-  double grid[SIMD_LANES];                     /* a power of two that divides every q[d], infinite for a zero query */
+  double most_sum;         /* the largest of sum[] */
+  double grid[SIMD_LANES]; /* a power of two that divides every q[d], infinite for a zero query; 0 = not looked for */
   float slope[SIMD_LANES], offset[SIMD_LANES]; /* |fast - exact| <= slope * peak + offset */
   double sum[SIMD_LANES];                      /* at least the sum of |q[d]| */
   uint32_t wild;                               /* lanes whose query holds an infinity or a NaN */
@@ -52,7 +60,7 @@ typedef struct simd_group {
 /* score[t][0 .. lanes - 1] for t < tokens from keys at `keys` + t * stride_bytes.  May also write lanes up to
  * SIMD_LANES and tokens up to the next multiple of 16, from whatever the memory there holds. */
 typedef void simd_filter_fn(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes,
-                            int padded_dim, float *score);
+                            int padded_dim, float *score, simd_next *next);
 
 typedef struct simd_filter {
   simd_filter_fn *run;       /* NULL = this ISA has no filter of this form */
@@ -84,10 +92,12 @@ typedef struct simd_isa {
   int (*present)(void);
   void (*enter)(void), (*leave)(void); /* NULL = nothing to do */
   simd_filter f32, bf16;
+  int strip; /* tokens of a strip in which a filter works fastest where its scores are not kept, 0 = the whole page */
   /* The dots of at most SIMD_FEW lanes, from group->row and bf16 keys, in binary32: what streams a page from memory
    * where packing, or only looking at it first, would cost more than the dots.  No more roundings than f32's, no
    * flushing.  Returns what load() would.  NULL = use a filter. */
-  uint32_t (*few)(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score);
+  uint32_t (*few)(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score,
+                  simd_next *next);
 
   /* `tokens` rows of `dim` elements of `dtype`, to `to` (NULL = only look).  Strides: from row to row in bytes,
    * from element to element in elements.  Returns the largest |element| as a binary32 pattern, 0x7f800000 or

@@ -6,7 +6,7 @@
 #include <immintrin.h>
 
 #include "simd_avx512.h"
-#include "simd_convert.h"
+#include "simd_plain.h"
 #include "simd_x86.h"
 
 enum { KEYS = 16, STEP = SIMD_DIM_STEP, LANE_BYTES = 4 * SIMD_LANES /* a pair row, and a score row */ };
@@ -32,12 +32,14 @@ static void enter(void) { _tile_loadconfig(&all_tiles); }
 static void leave(void) { _tile_release(); }
 
 /* Tiles 0..3 sums, 4 and 5 keys, 6 and 7 lanes. */
-static void two_by_two(const char *q, const char *key, int64_t stride, int dim, float *score) {
+static void two_by_two(const char *q, const char *key, int64_t stride, int dim, float *score, simd_next *next,
+                       int share) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (int d = 0; d < dim; d += STEP, q += STEP / 2 * LANE_BYTES, key += 2 * STEP) {
+    simd_fetch(next, share);
     _tile_loadd(4, key, (size_t)stride);
     _tile_loadd(6, q, LANE_BYTES);
     _tile_loadd(7, q + LANE_BYTES / 2, LANE_BYTES);
@@ -53,10 +55,12 @@ static void two_by_two(const char *q, const char *key, int64_t stride, int dim, 
   _tile_stored(3, score + KEYS * SIMD_LANES + 16, LANE_BYTES);
 }
 
-static void one_by_two(const char *q, const char *key, int64_t stride, int dim, float *score) {
+static void one_by_two(const char *q, const char *key, int64_t stride, int dim, float *score, simd_next *next,
+                       int share) {
   _tile_zero(0);
   _tile_zero(1);
   for (int d = 0; d < dim; d += STEP, q += STEP / 2 * LANE_BYTES, key += 2 * STEP) {
+    simd_fetch(next, share);
     _tile_loadd(4, key, (size_t)stride);
     _tile_loadd(6, q, LANE_BYTES);
     _tile_loadd(7, q + LANE_BYTES / 2, LANE_BYTES);
@@ -68,10 +72,12 @@ static void one_by_two(const char *q, const char *key, int64_t stride, int dim, 
 }
 
 /* Two key tiles, so that two chains of additions overlap. */
-static void two_by_one(const char *q, const char *key, int64_t stride, int dim, float *score) {
+static void two_by_one(const char *q, const char *key, int64_t stride, int dim, float *score, simd_next *next,
+                       int share) {
   _tile_zero(0);
   _tile_zero(2);
   for (int d = 0; d < dim; d += STEP, q += STEP / 2 * LANE_BYTES, key += 2 * STEP) {
+    simd_fetch(next, share);
     _tile_loadd(6, q, LANE_BYTES);
     _tile_loadd(4, key, (size_t)stride);
     _tile_loadd(5, key + KEYS * stride, (size_t)stride);
@@ -82,9 +88,11 @@ static void two_by_one(const char *q, const char *key, int64_t stride, int dim, 
   _tile_stored(2, score + KEYS * SIMD_LANES, LANE_BYTES);
 }
 
-static void one_by_one(const char *q, const char *key, int64_t stride, int dim, float *score) {
+static void one_by_one(const char *q, const char *key, int64_t stride, int dim, float *score, simd_next *next,
+                       int share) {
   _tile_zero(0);
   for (int d = 0; d < dim; d += STEP, q += STEP / 2 * LANE_BYTES, key += 2 * STEP) {
+    simd_fetch(next, share);
     _tile_loadd(6, q, LANE_BYTES);
     _tile_loadd(4, key, (size_t)stride);
     _tile_dpbf16ps(0, 4, 6);
@@ -93,12 +101,13 @@ static void one_by_one(const char *q, const char *key, int64_t stride, int dim, 
 }
 
 static void filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
-                   float *score) {
+                   float *score, simd_next *next) {
+  const int share = simd_fetch_share(next, (tokens + 2 * KEYS - 1) / (2 * KEYS) * (padded_dim / STEP));
   const char *key = keys;
   int t = 0;
   for (; t + KEYS < tokens; t += 2 * KEYS, key += 2 * KEYS * stride_bytes, score += 2 * KEYS * SIMD_LANES)
-    (lanes > 16 ? two_by_two : two_by_one)(q, key, stride_bytes, padded_dim, score);
-  if (t < tokens) (lanes > 16 ? one_by_two : one_by_one)(q, key, stride_bytes, padded_dim, score);
+    (lanes > 16 ? two_by_two : two_by_one)(q, key, stride_bytes, padded_dim, score, next, share);
+  if (t < tokens) (lanes > 16 ? one_by_two : one_by_one)(q, key, stride_bytes, padded_dim, score, next, share);
 }
 
 const simd_isa simd_amx = {
@@ -109,6 +118,7 @@ const simd_isa simd_amx = {
     .leave = leave,
     .f32 = {simd_avx512_filter, simd_avx512_roundings, 0},
     .bf16 = {filter, roundings, 1},
+    .strip = 2 * KEYS,
     .load = simd_avx512_load,
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,

@@ -38,11 +38,13 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
 
 /* Any even number of keys from 4 on is a sum of sixes and at most two fours. */
 static void filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
-                   float *score) {
+                   float *score, simd_next *next) {
+  const int share = simd_fetch_share(next, (tokens + REST) / KEYS + 1);
   const int even = tokens <= REST ? REST : (tokens + 1) & ~1, fours = even % KEYS == 0 ? 0 : even % KEYS == 4 ? 1 : 2;
   const char *key = keys;
   for (int t = 0; t < even;) {
     const int sixes = t + KEYS <= even - fours * REST, step = sixes ? KEYS : REST;
+    simd_fetch(next, share);
     for (int l = 0; l < lanes; l += STRIP)
       if (sixes)
         keys_by_lanes((const float *)q + l, key, stride_bytes, padded_dim, score + l, KEYS);
@@ -156,10 +158,10 @@ static inline float sum_of(__m256 x) {
 
 /* Some keys at a time along d, so that a lone chain of FMAs does not wait for itself. */
 static inline __attribute__((always_inline)) uint32_t few_of(const simd_group *group, const char *key, int64_t stride,
-                                                             int tokens, float *score, const int keys,
+                                                             int tokens, float *score, simd_next *next, const int keys,
                                                              const int lanes) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-  const int dim = group->dim;
+  const int dim = group->dim, share = simd_fetch_share(next, tokens / keys * (dim / 32) + 1);
   __m256i most = _mm256_setzero_si256();
   uint32_t each[8], all = 0;
   for (int t = 0; t < tokens; t += keys, key += keys * stride, score += keys * SIMD_LANES) {
@@ -170,6 +172,7 @@ static inline __attribute__((always_inline)) uint32_t few_of(const simd_group *g
       for (int l = 0; l < lanes; l++) sum[i][l] = _mm256_setzero_ps();
     }
     for (int d = 0; d < dim; d += 8) {
+      if (d % 32 == 0) simd_fetch(next, share);
       SIMD_UNROLL
       for (int i = 0; i < keys; i++) {
         const __m256 k = eight(key + i * stride, SIMD_BF16, d);
@@ -190,12 +193,13 @@ static inline __attribute__((always_inline)) uint32_t few_of(const simd_group *g
   return all;
 }
 
-static uint32_t few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
+static uint32_t few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score,
+                    simd_next *next) {
   switch (group->lanes) {
-  case 1: return few_of(group, keys, stride_bytes, tokens, score, 4, 1);
-  case 2: return few_of(group, keys, stride_bytes, tokens, score, 4, 2);
+  case 1: return few_of(group, keys, stride_bytes, tokens, score, next, 4, 1);
+  case 2: return few_of(group, keys, stride_bytes, tokens, score, next, 4, 2);
   default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
-    return few_of(group, keys, stride_bytes, tokens, score, 2, SIMD_FEW);
+    return few_of(group, keys, stride_bytes, tokens, score, next, 2, SIMD_FEW);
   }
 }
 

@@ -48,10 +48,14 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
 }
 
 static inline __attribute__((always_inline)) void filter(const float *q, const char *key, int64_t stride, int tokens,
-                                                         int dim, float *score, const int vectors) {
+                                                         int dim, float *score, simd_next *next, const int vectors) {
+  const int share = simd_fetch_share(next, tokens / KEYS + 1);
   int t = 0;
-  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES)
+  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES) {
+    simd_fetch(next, share);
     keys_by_lanes(q, key, stride, dim, score, KEYS, vectors);
+  }
+  simd_fetch(next, share);
   for (; t + 8 <= tokens; t += 8, key += 8 * stride, score += 8 * SIMD_LANES)
     keys_by_lanes(q, key, stride, dim, score, 8, vectors);
   for (; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES)
@@ -59,11 +63,11 @@ static inline __attribute__((always_inline)) void filter(const float *q, const c
 }
 
 void simd_avx512_filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
-                        float *score) {
+                        float *score, simd_next *next) {
   if (lanes > 16)
-    filter(q, keys, stride_bytes, tokens, padded_dim, score, 2);
+    filter(q, keys, stride_bytes, tokens, padded_dim, score, next, 2);
   else
-    filter(q, keys, stride_bytes, tokens, padded_dim, score, 1);
+    filter(q, keys, stride_bytes, tokens, padded_dim, score, next, 1);
 }
 
 /* Dense bf16 or f32 rows that need no copy: only the largest magnitude is wanted. */
@@ -180,9 +184,9 @@ static inline __m512 sixteen(const void *key, simd_form form, int d) {
 
 /* Four keys at a time along d, so that a lone chain of FMAs does not wait for itself. */
 static inline __attribute__((always_inline)) uint32_t few(const simd_group *group, const char *key, int64_t stride,
-                                                          int tokens, float *score, const int lanes) {
+                                                          int tokens, float *score, simd_next *next, const int lanes) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  const int dim = group->dim;
+  const int dim = group->dim, share = simd_fetch_share(next, (tokens + REST - 1) / REST * (dim / 16));
   __m512i most = _mm512_setzero_si512();
   for (int t = 0; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES) {
     __m512 sum[REST][SIMD_FEW];
@@ -193,6 +197,7 @@ static inline __attribute__((always_inline)) uint32_t few(const simd_group *grou
     }
     for (int d = 0; d < dim; d += 16) {
       __m512 q[SIMD_FEW];
+      simd_fetch(next, share);
       SIMD_UNROLL
       for (int l = 0; l < lanes; l++) q[l] = _mm512_loadu_ps(group->row + l * dim + d);
       SIMD_UNROLL
@@ -212,12 +217,13 @@ static inline __attribute__((always_inline)) uint32_t few(const simd_group *grou
   return _mm512_reduce_max_epu32(most);
 }
 
-uint32_t simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score) {
+uint32_t simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score,
+                         simd_next *next) {
   switch (group->lanes) {
-  case 1: return few(group, keys, stride_bytes, tokens, score, 1);
-  case 2: return few(group, keys, stride_bytes, tokens, score, 2);
+  case 1: return few(group, keys, stride_bytes, tokens, score, next, 1);
+  case 2: return few(group, keys, stride_bytes, tokens, score, next, 2);
   default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
-    return few(group, keys, stride_bytes, tokens, score, SIMD_FEW);
+    return few(group, keys, stride_bytes, tokens, score, next, SIMD_FEW);
   }
 }
 

@@ -8,7 +8,8 @@
 #include "simd.h"
 
 simd_filter_fn simd_avx512_filter;
-uint32_t simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score);
+uint32_t simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score,
+                         simd_next *next);
 int simd_avx512_roundings(int dim);
 uint32_t simd_avx512_load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,
                           simd_form form, void *to, int64_t to_bytes);

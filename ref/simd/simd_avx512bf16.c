@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 #include "simd_avx512.h"
-#include "simd_convert.h"
+#include "simd_plain.h"
 #include "simd_x86.h"
 
 enum { KEYS = 12, REST = 4, MAX_VECTORS = SIMD_LANES / 16 };
@@ -53,10 +53,14 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const uint16_t *
 }
 
 static inline __attribute__((always_inline)) void pairs(const uint16_t *q, const char *key, int64_t stride, int tokens,
-                                                        int dim, float *score, const int vectors) {
+                                                        int dim, float *score, simd_next *next, const int vectors) {
+  const int share = simd_fetch_share(next, tokens / KEYS + 1);
   int t = 0;
-  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES)
+  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES) {
+    simd_fetch(next, share);
     keys_by_lanes(q, key, stride, dim, score, KEYS, vectors);
+  }
+  simd_fetch(next, share);
   for (; t + 8 <= tokens; t += 8, key += 8 * stride, score += 8 * SIMD_LANES)
     keys_by_lanes(q, key, stride, dim, score, 8, vectors);
   for (; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES)
@@ -64,11 +68,11 @@ static inline __attribute__((always_inline)) void pairs(const uint16_t *q, const
 }
 
 static void filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
-                   float *score) {
+                   float *score, simd_next *next) {
   if (lanes > 16)
-    pairs(q, keys, stride_bytes, tokens, padded_dim, score, 2);
+    pairs(q, keys, stride_bytes, tokens, padded_dim, score, next, 2);
   else
-    pairs(q, keys, stride_bytes, tokens, padded_dim, score, 1);
+    pairs(q, keys, stride_bytes, tokens, padded_dim, score, next, 1);
 }
 
 const simd_isa simd_avx512bf16 = {

@@ -41,11 +41,14 @@ static void four_keys(const float *q, const char *key, int64_t stride, int dim, 
 }
 
 static void filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
-                   float *score) {
-  for (int l = 0; l < lanes; l += STRIP)
-    for (int t = 0; t < tokens; t += KEYS)
+                   float *score, simd_next *next) {
+  const int share = simd_fetch_share(next, (tokens + KEYS - 1) / KEYS);
+  for (int t = 0; t < tokens; t += KEYS) {
+    simd_fetch(next, share);
+    for (int l = 0; l < lanes; l += STRIP)
       four_keys((const float *)q + l, (const char *)keys + t * stride_bytes, stride_bytes, padded_dim,
                 score + t * SIMD_LANES + l);
+  }
 }
 
 static uint32_t load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,

@@ -47,7 +47,10 @@ static void place(const simd_group *group, simd_form form, int l, const float *r
     for (int d = 0; d < group->dim; d++) q[d * SIMD_LANES + l] = row[d];
   } else {
     uint16_t *q = group->q;
-    for (int d = 0; d < group->dim; d++) q[(d / 2 * SIMD_LANES + l) * 2 + d % 2] = (uint16_t)(simd_bits(row[d]) >> 16);
+    for (int d = 0; d < group->dim; d += 2) {
+      const uint16_t pair[2] = {(uint16_t)(simd_bits(row[d]) >> 16), (uint16_t)(simd_bits(row[d + 1]) >> 16)};
+      memcpy(q + (d / 2 * SIMD_LANES + l) * 2, pair, sizeof pair);
+    }
   }
 }
 
@@ -61,6 +64,7 @@ static int32_t keys_seen(const m3idx_batch *batch, int64_t request, int64_t row_
 
 void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, int64_t first_row, int64_t first_lane,
                      int lanes) {
+  enum { CHAINS = 8 }; /* one would wait for itself */
   const m3idx_tensor *q = call->q;
   const int dim = (int)call->dim, step = call->form == SIMD_BF16 ? SIMD_DIM_STEP : 1;
   group->lanes = lanes;
@@ -75,10 +79,12 @@ void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, 
   for (int l = 0; l < lanes; l++) {
     const int64_t row = (first_lane + l) / call->heads, head = (first_lane + l) % call->heads;
     float values[SIMD_MAX_DIM];
-    double sum = 0;
+    double sum = 0, part[CHAINS] = {0};
     const uint32_t most = call->isa->load(q->dtype, ref_element(q, first_row + row, head, 0), 0, q->stride[2], 1, dim,
                                           SIMD_F32, values, 0);
-    for (int d = 0; d < dim; d++) sum += fabs((double)values[d]);
+    for (int d = 0; d < dim; d += CHAINS)
+      for (int i = 0; i < CHAINS; i++) part[i] += fabs((double)values[d + i]);
+    for (int i = 0; i < CHAINS; i++) sum += part[i];
     if (most >= 0x7f800000u) {
       group->wild |= UINT32_C(1) << l;
       sum = 0;
@@ -86,7 +92,7 @@ void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, 
     group->sum[l] = sum * SLACK;
     if (group->sum[l] > group->most_sum) group->most_sum = group->sum[l];
     bound(filter_of(call), dim, group->sum[l], &group->slope[l], &group->offset[l]);
-    group->grid[l] = simd_grid(values, SIMD_F32, dim, q->dtype);
+    group->grid[l] = 0;
     place(group, call->form, l, values);
     const int32_t keys = keys_seen(call->batch, request, row);
     group->keys[l] = keys;
@@ -142,6 +148,7 @@ void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int toke
   page->keys = direct ? from : copy;
   page->stride_bytes = direct ? row_bytes : SIMD_MAX_DIM * (form == SIMD_BF16 ? 2 : 4);
   page->grid = 0;
+  page->next.rows = 0;
   page->any_wild = 0;
   for (int i = 0; i < SIMD_TOKENS / 64; i++) page->wild[i] = 0;
   if (few) return;

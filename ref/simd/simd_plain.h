@@ -9,6 +9,24 @@
 
 #include "simd_convert.h"
 
+/* Cache lines for each of `parts` calls of simd_fetch() until nothing is left. */
+static inline int simd_fetch_share(const simd_next *next, int parts) {
+  return (next->rows * ((next->bytes + 63) / 64) + parts - 1) / parts;
+}
+
+static inline void simd_fetch(simd_next *next, int lines) {
+  for (; lines > 0 && next->rows > 0; lines--) {
+#if defined(__GNUC__)
+    __builtin_prefetch(next->row + next->at, 0, 2);
+#endif
+    next->at += 64;
+    if (next->at < next->bytes) continue;
+    next->at = 0;
+    next->row += next->stride_bytes;
+    next->rows--;
+  }
+}
+
 static inline void simd_plain_peak(float *score, int tokens, const int32_t *visible, float *most) {
   float m[SIMD_LANES];
   for (int l = 0; l < SIMD_LANES; l++) m[l] = -INFINITY;

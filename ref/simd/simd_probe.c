@@ -8,36 +8,19 @@
 
 #include "simd_run.h"
 
-static void flush(const simd_call *call, const m3idx_score_args *args, const simd_unit *unit,
-                  const simd_scratch *scratch, int64_t first, int64_t count) {
-  for (int i = 0; i < unit->lanes; i++) {
-    const int64_t lane = unit->first_lane + i, row = unit->first_row + lane / call->heads, head = lane % call->heads;
-    memcpy(args->score + head * args->score_stride_head + row * args->score_stride_row + first, scratch->stage[i],
-           (size_t)count * sizeof(float));
-  }
+static void probe_step(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, int g, simd_page *page,
+                       int64_t block, void *user) {
+  const simd_group *group = &scratch->group[g];
+  simd_found found;
+  simd_find(call, group, page, block * call->batch->block_size, 1, &scratch->work, &found);
+  for (int l = 0; l < group->lanes; l++)
+    memcpy(&scratch->stage[g * SIMD_LANES + l][block % SIMD_RANGE], &found.most[l], sizeof(float));
+  if (g + 1 == scratch->groups) simd_flush(call, user, unit, scratch, block);
 }
 
 static void probe_unit(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
-  const m3idx_score_args *args = user;
-  const int64_t size = call->batch->block_size;
-  const int few = simd_takes_few(call, unit->lanes);
   simd_tile_pack(call, unit, scratch);
-  for (int64_t block = unit->begin; block < unit->end; block++) {
-    const int64_t id = call->block_table[unit->request * call->block_table_stride + block];
-    const int64_t see = scratch->group[scratch->groups - 1].max_keys - block * size;
-    simd_page page;
-    simd_page_load(call, &page, id, (int)(see < size ? see : size), few, scratch->page_copy);
-    for (int g = 0; g < scratch->groups; g++) {
-      const simd_group *group = &scratch->group[g];
-      simd_found found;
-      if (group->max_keys <= block * size) continue;
-      simd_find(call, group, &page, block * size, &scratch->work, &found);
-      for (int l = 0; l < group->lanes; l++)
-        memcpy(&scratch->stage[g * SIMD_LANES + l][block % SIMD_RANGE], &found.most[l], sizeof(float));
-    }
-    if ((block + 1) % SIMD_RANGE == 0 || block + 1 == unit->end)
-      flush(call, args, unit, scratch, block / SIMD_RANGE * SIMD_RANGE, block % SIMD_RANGE + 1);
-  }
+  simd_walk(call, unit, scratch, 0, scratch->groups, probe_step, user);
 }
 
 m3idx_status m3idx_probe_filter(m3idx_context *ctx, const m3idx_score_args *args) {

@@ -26,7 +26,7 @@ int simd_threads(const m3idx_context *ctx) {
 
 static int tile_lanes(const simd_call *call, int64_t room) {
   int64_t lanes = call->dim > SIMD_MAX_DIM / 2 ? SIMD_TILE_LANES / 2 : SIMD_TILE_LANES;
-  while (lanes * room > SIMD_BEST_KEYS) lanes /= 2;
+  while (lanes * room > SIMD_SHORT_KEYS) lanes /= 2;
   return (int)lanes;
 }
 
@@ -39,6 +39,7 @@ static int64_t blocks_of(const m3idx_batch *batch, int64_t request, int64_t row)
   return (keys + batch->block_size - 1) / batch->block_size;
 }
 
+/* Of a tile, in steps of half a group. */
 static int64_t cost(int lanes, int64_t pages) { return ((int64_t)lanes + 15) / 16 * pages + 1; }
 
 typedef struct cutting {
@@ -99,14 +100,15 @@ static int64_t units_of(cutting *cut, const simd_call *call) {
   return cut->plan->count;
 }
 
-/* Enough units to keep the threads busy to the end: first from narrower tiles, which read pages more often, then
- * from page ranges, each of which starts its selection anew, then from tiles narrower still. */
+/* Enough units to keep the threads busy to the end.  A unit of g groups and r pages packs g groups and loads r pages
+ * for g * r steps; a group costs about four times as much as a page, so that r = 4 g is best.  Where there is not
+ * enough work for that, tiles become narrower, at last as narrow as it takes. */
 static void cut_up(cutting *cut, const simd_call *call, int threads) {
   simd_plan *plan = cut->plan;
-  const int64_t enough = (int64_t)threads * UNITS_PER_THREAD;
-  while (plan->tile > NARROW && units_of(cut, call) < enough) plan->tile /= 2;
+  const int64_t enough = threads == 1 ? 1 : (int64_t)threads * UNITS_PER_THREAD;
   each_tile(call, plan, add_cost, cut);
   cut->largest = cut->total / enough + 1;
+  while (plan->tile > NARROW && cut->largest / cost(plan->tile, 1) < 4 * plan->tile / SIMD_LANES) plan->tile /= 2;
   while (plan->tile > SIMD_LANES && units_of(cut, call) < enough / 2) plan->tile /= 2;
 }
 
@@ -123,7 +125,7 @@ int simd_plan_make(simd_plan *plan, const simd_call *call, int threads, int64_t 
 }
 
 /* What a thread has beside the packed page. */
-_Static_assert(sizeof(simd_scratch) + sizeof(uint64_t) * SIMD_BEST_KEYS + sizeof(float) * SIMD_TOKENS * SIMD_LANES +
+_Static_assert(sizeof(simd_scratch) + sizeof(uint64_t) * SIMD_SHORT_KEYS + sizeof(float) * SIMD_TOKENS * SIMD_LANES +
                        2 * sizeof(float) * SIMD_TILE_LANES * SIMD_MAX_DIM / 2 <=
                    1 << 20,
                "more than a thread may use");
@@ -134,14 +136,14 @@ static simd_scratch *scratch_make(void) {
   const size_t head = (sizeof(simd_scratch) + 63) / 64 * 64;
   const size_t queries = SIMD_TILE_GROUPS * lane_elements * 2 * sizeof(float);
   const size_t score = sizeof(float) * SIMD_TOKENS * SIMD_LANES, page = sizeof(float) * SIMD_TOKENS * SIMD_MAX_DIM;
-  const size_t best = sizeof(uint64_t) * SIMD_BEST_KEYS;
+  const size_t best = (sizeof(uint64_t) + sizeof(uint32_t)) * SIMD_SHORT_KEYS;
   unsigned char *at = aligned_alloc(64, head + queries + score + page + best);
   simd_scratch *scratch = (void *)at;
   if (!at) return NULL;
   scratch->work.score = (void *)(at + head + queries);
   memset(scratch->work.score, 0, score); /* lanes that a group lacks are compared too, and never chosen */
   scratch->page_copy = at + head + queries + score;
-  scratch->best_room = (void *)(at + head + queries + score + page);
+  scratch->key_room = (void *)(at + head + queries + score + page);
   scratch->group[0].q = at + head;
   return scratch;
 }
@@ -161,19 +163,6 @@ static int scratch_reserve(simd_state *state, int threads) {
   for (; state->threads < threads; state->threads++)
     if (!(state->scratch[state->threads] = scratch_make())) return -1;
   return 0;
-}
-
-void simd_tile_pack(const simd_call *call, const simd_unit *unit, simd_scratch *scratch) {
-  const size_t elements = (size_t)(call->dim + SIMD_DIM_STEP - 1) / SIMD_DIM_STEP * SIMD_DIM_STEP * SIMD_LANES;
-  unsigned char *at = scratch->group[0].q;
-  scratch->groups = (unit->lanes + SIMD_LANES - 1) / SIMD_LANES;
-  for (int g = 0; g < scratch->groups; g++, at += elements * 2 * sizeof(float)) {
-    const int left = unit->lanes - g * SIMD_LANES;
-    scratch->group[g].q = at;
-    scratch->group[g].row = (void *)(at + elements * sizeof(float));
-    simd_group_pack(call, &scratch->group[g], unit->request, unit->first_row, unit->first_lane + g * SIMD_LANES,
-                    left < SIMD_LANES ? left : SIMD_LANES);
-  }
 }
 
 /* The floating-point environment is the thread's; the caller may have changed it, the bounds want the default. */

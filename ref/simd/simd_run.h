@@ -6,14 +6,14 @@
 #define M3IDX_SIMD_RUN_H
 
 #include "backend.h"
-#include "simd_select.h"
+#include "simd_short.h"
 #include "simd_tile.h"
 
 enum {
   SIMD_TILE_GROUPS = 16, /* of at most 128 dims; half as many of 256 */
   SIMD_TILE_LANES = SIMD_TILE_GROUPS * SIMD_LANES,
-  SIMD_BEST_KEYS = 16 * 1024, /* of all lanes of a tile */
-  SIMD_RANGE = 16             /* page ranges begin at its multiples: 64 bytes of score */
+  SIMD_SHORT_KEYS = 17 * 1024, /* of all lanes of a tile */
+  SIMD_RANGE = 16              /* page ranges begin at its multiples: 64 bytes of score */
 };
 
 typedef struct simd_unit {
@@ -31,10 +31,10 @@ typedef struct simd_scratch {
   simd_group group[SIMD_TILE_GROUPS];
   int groups;
   simd_work work;
-  simd_best best[SIMD_TILE_LANES];
-  float floor[SIMD_TILE_LANES];                /* the scores of best[].floor */
+  simd_short list[SIMD_TILE_LANES];
+  float floor[SIMD_TILE_LANES];                /* the scores of list[].best.floor */
   void *page_copy;                             /* [TOKENS][MAX_DIM] floats */
-  uint64_t *best_room;                         /* [lanes of the tile][simd_best_room(K)] */
+  uint64_t *key_room;                          /* [lanes of the tile][simd_short_room(K)], twice */
   uint32_t stage[SIMD_TILE_LANES][SIMD_RANGE]; /* scores on their way out */
 } simd_scratch;
 
@@ -61,8 +61,24 @@ int simd_plan_make(simd_plan *plan, const simd_call *call, int threads, int64_t 
 int simd_run(simd_state *state, const simd_call *call, const simd_plan *plan, int threads, simd_unit_fn *run,
              void *user);
 void simd_scratch_free(simd_state *state);
+
+/* ---- inside a unit (simd_walk.c) ---- */
+
 /* Pack the tile's queries. */
 void simd_tile_pack(const simd_call *call, const simd_unit *unit, simd_scratch *scratch);
+/* Only this lane of it, as group 0. */
+void simd_lane_pack(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, int64_t lane);
+/* What is done with one page of group `group`. */
+typedef void simd_step_fn(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, int group,
+                          simd_page *page, int64_t block, void *user);
+/* Every page of the unit for every packed group first .. first + groups - 1 that sees it. */
+void simd_walk(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, int first, int groups,
+               simd_step_fn *step, void *user);
+int64_t simd_page_id(const simd_call *call, const simd_unit *unit, int64_t block);
+float *simd_score_row(const simd_call *call, const m3idx_score_args *args, const simd_unit *unit, int64_t lane);
+/* After the last step of a block: write out the stage where its columns are complete. */
+void simd_flush(const simd_call *call, const m3idx_score_args *args, const simd_unit *unit, const simd_scratch *scratch,
+                int64_t block);
 
 m3idx_status simd_score(m3idx_context *ctx, const m3idx_score_args *args);
 m3idx_status simd_topk(m3idx_context *ctx, const m3idx_topk_args *args);

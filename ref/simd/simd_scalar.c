@@ -23,8 +23,10 @@ static inline void step(float sum[4][STRIP], const float *lane, const float k[4]
 }
 
 static void filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
-                   float *score) {
-  for (int t = 0; t < tokens; t += 4)
+                   float *score, simd_next *next) {
+  const int share = simd_fetch_share(next, (tokens + 3) / 4);
+  for (int t = 0; t < tokens; t += 4) {
+    simd_fetch(next, share);
     for (int l = 0; l < lanes; l += STRIP) {
       const float *lane = (const float *)q + l, *key[4];
       float sum[4][STRIP] = {{0}};
@@ -35,6 +37,7 @@ static void filter(const void *q, const void *keys, int64_t stride_bytes, int to
       }
       for (int i = 0; i < 4; i++) memcpy(score + (t + i) * SIMD_LANES + l, sum[i], sizeof sum[i]);
     }
+  }
 }
 
 static uint32_t load(m3idx_dtype dtype, const void *from, int64_t row_bytes, int64_t stride, int tokens, int dim,

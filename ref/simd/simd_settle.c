@@ -38,18 +38,40 @@ static void sort_lanes(const simd_group *group, const simd_page *page, int64_t f
   for (int l = 0; l < SIMD_LANES; l++) found->error[l] = group->slope[l] * page->peak + group->offset[l];
 }
 
-void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, simd_work *work,
-               simd_found *found) {
+/* Where nobody will look at the scores again, they take turns in a small, near part of their room. */
+static void in_strips(const simd_call *call, const simd_filter *filter, const simd_group *group, simd_page *page,
+                      int tokens, simd_work *work, float *most) {
+  simd_next part = page->next;
+  for (int l = 0; l < SIMD_LANES; l++) most[l] = -INFINITY;
+  for (int t = 0; t < tokens; t += call->isa->strip) {
+    const int left = tokens - t, now = left < call->isa->strip ? left : call->isa->strip;
+    float of_strip[SIMD_LANES];
+    part.rows = page->next.rows * (t + now) / tokens - page->next.rows * t / tokens;
+    filter->run(group->q, (const char *)page->keys + t * page->stride_bytes, page->stride_bytes, now, group->lanes,
+                group->padded_dim, work->score, &part);
+    call->isa->peak(work->score, now, NULL, of_strip);
+    for (int l = 0; l < SIMD_LANES; l++) most[l] = of_strip[l] > most[l] ? of_strip[l] : most[l];
+  }
+}
+
+void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, int keep,
+               simd_work *work, simd_found *found) {
   const simd_filter *filter = call->form == SIMD_BF16 ? &call->isa->bf16 : &call->isa->f32;
   const int all = group->min_keys >= first_key + page->tokens;
   int tokens = page->tokens;
   if (group->max_keys - first_key < tokens) tokens = (int)(group->max_keys - first_key);
   found->tokens = tokens;
   if (page->few) /* a tile of few lanes is one group, which sees all the tokens of the page */
-    simd_page_judge(call, page, call->isa->few(group, page->keys, page->stride_bytes, tokens, work->score));
-  else
-    filter->run(group->q, page->keys, page->stride_bytes, tokens, group->lanes, group->padded_dim, work->score);
+    simd_page_judge(call, page,
+                    call->isa->few(group, page->keys, page->stride_bytes, tokens, work->score, &page->next));
   sort_lanes(group, page, first_key, found);
+  if (!keep && call->isa->strip && all && !page->few && !page->any_wild && !found->whole) {
+    in_strips(call, filter, group, page, tokens, work, found->most);
+    return;
+  }
+  if (!page->few)
+    filter->run(group->q, page->keys, page->stride_bytes, tokens, group->lanes, group->padded_dim, work->score,
+                &page->next);
   for (int t = 0; page->any_wild && t < tokens; t++)
     if (is_wild(page, t))
       for (int l = 0; l < SIMD_LANES; l++) work->score[t * SIMD_LANES + l] = -INFINITY;
@@ -96,15 +118,17 @@ static double page_grid(const simd_call *call, simd_page *page) {
 
 /* Theorem 4: the lane's double dots with keys on this grid are exact in any order.  Sums of short formats often are,
  * and then may well lie on the midpoint of two floats, where no error bound decides. */
-static int dots_are_exact(const simd_group *group, const simd_page *page, int lane, double grid) {
+static int dots_are_exact(const simd_call *call, simd_group *group, const simd_page *page, int lane, double grid) {
+  if (group->grid[lane] == 0)
+    group->grid[lane] = simd_grid(group->row + lane * group->dim, SIMD_F32, group->dim, call->q->dtype);
   const double unit = grid * group->grid[lane];
   return unit >= 0x1p-149 && group->sum[lane] * (double)page->peak <= 0x1p53 * unit;
 }
 
 /* A lane that the rounding test leaves open: the largest of its candidates, rounded.  `best` is the largest double
  * dot; below `least` a candidate cannot be the maximum. */
-static uint32_t decide(const simd_call *call, const simd_group *group, simd_page *page, const simd_work *work,
-                       int count, int lane, double best, double least, int64_t first_row, int64_t id) {
+static uint32_t decide(const simd_call *call, simd_group *group, simd_page *page, const simd_work *work, int count,
+                       int lane, double best, double least, int64_t first_row, int64_t id) {
   enum { FEW = 4 }; /* more candidates than that pay for a look at the page */
   const int64_t row = first_row + (group->first_lane + lane) / call->heads;
   const int64_t head = (group->first_lane + lane) % call->heads;
@@ -113,9 +137,10 @@ static uint32_t decide(const simd_call *call, const simd_group *group, simd_page
   for (int i = 0; i < count; i++) {
     const int token = work->list[i] >> 8;
     if ((work->list[i] & 0xff) != lane || !(work->dot[i] >= least)) continue;
-    if (++open > FEW && dots_are_exact(group, page, lane, page_grid(call, page))) return simd_bits((float)best + 0.0f);
+    if (++open > FEW && dots_are_exact(call, group, page, lane, page_grid(call, page)))
+      return simd_bits((float)best + 0.0f);
     uint32_t bits;
-    if (dots_are_exact(group, page, lane, token_grid(call, page, token))) {
+    if (dots_are_exact(call, group, page, lane, token_grid(call, page, token))) {
       bits = simd_bits((float)work->dot[i] + 0.0f);
     } else {
       m3idx_tensor key = *call->index_k;
@@ -173,8 +198,8 @@ static int centers(const simd_group *group, const simd_page *page, float *center
   return !small && group->most_sum * (double)page->peak < 0x1p120;
 }
 
-void simd_settle(const simd_call *call, const simd_group *group, simd_page *page, const simd_found *found,
-                 simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
+void simd_settle(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found, simd_work *work,
+                 uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
   const int narrow = call->narrow && !found->whole && !page->any_wild; /* Theorem 3: then no product overflows */
   /* A dot in double is at most unit * sum + tiny away from the exact one (Theorem 3), a split one `split` times as far
    * (Theorem 5). */

@@ -66,13 +66,14 @@ void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int toke
 /* What load() returned for the page: its peak, and its wild tokens. */
 void simd_page_judge(const simd_call *call, simd_page *page, uint32_t most);
 
-/* Run the filter.  first_key is the position of the page's token 0; some lane sees it. */
-void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, simd_work *work,
-               simd_found *found);
+/* Run the filter.  first_key is the position of the page's token 0; some lane sees it.  keep = 0: simd_settle() will
+ * not follow unless found->whole or page->any_wild. */
+void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, int keep,
+               simd_work *work, simd_found *found);
 
 /* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
  * bits mean nothing.  first_row is the request's, id the page's. */
-void simd_settle(const simd_call *call, const simd_group *group, simd_page *page, const simd_found *found,
-                 simd_work *work, uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits);
+void simd_settle(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found, simd_work *work,
+                 uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits);
 
 #endif

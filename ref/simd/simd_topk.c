@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fused operation of the cpu backend: queries and keys to selected blocks (S3, S4, S5).  A lane keeps its K
- * best keys; a block whose upper bound is below the K-th score is never settled.
+ * The fused operation of the cpu backend: queries and keys to selected blocks (S3, S4, S5).  A lane keeps a shortlist
+ * of blocks by the intervals that the filter proves their scores to lie in; only where two of those meet and the
+ * selection or its order hangs on it are they settled.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,8 +15,16 @@
 
 typedef struct fused {
   const m3idx_topk_args *args;
-  uint64_t *parts; /* [lanes of all units][K], for tiles of several units */
+  /* Shortlists of all units, for tiles of several: [lanes][simd_short_room(K)] */
+  uint64_t *keys;
+  uint32_t *high;
 } fused;
+
+/* A step's user. */
+typedef struct pass {
+  const m3idx_topk_args *args;
+  int at_once; /* every block that may matter is settled where it is seen */
+} pass;
 
 /* The score that a key holds after the contract's NaN and zero rules; -inf while the floor is 0. */
 static float floor_score(uint64_t floor) {
@@ -35,14 +44,18 @@ static uint32_t undecided(const simd_call *call, const simd_page *page, const si
   return (lanes | found->whole) & found->active;
 }
 
-static void offer(simd_best *best, float *floor, uint64_t key) {
-  simd_best_offer(best, key);
-  *floor = floor_score(best->floor);
+static void offer(simd_short *list, float *floor, uint64_t key, uint32_t high) {
+  simd_short_offer(list, key, high);
+  *floor = floor_score(list->best.floor);
+}
+
+static void offer_exact(simd_short *list, float *floor, uint64_t key) {
+  offer(list, floor, key, (uint32_t)(key >> 32));
 }
 
 /* S3.7, in both modes: lanes where the block is forced take its value without a look at the keys. */
 static uint32_t force(const simd_call *call, const simd_group *group, const m3idx_contract *contract, int64_t block,
-                      simd_best *best, float *floor) {
+                      simd_short *list, float *floor) {
   uint32_t lanes = 0;
   if (!simd_may_force(call, group, block)) return 0;
   for (int l = 0; l < group->lanes; l++) {
@@ -50,25 +63,75 @@ static uint32_t force(const simd_call *call, const simd_group *group, const m3id
     if (block >= blocks || (block >= call->init_blocks && block < blocks - call->local_blocks)) continue;
     const uint32_t bits = ref_forced(0, block, blocks, call->init_blocks, call->local_blocks);
     lanes |= UINT32_C(1) << l;
-    offer(&best[l], &floor[l], ref_key(bits, block, contract));
+    offer_exact(&list[l], &floor[l], ref_key(bits, block, contract));
   }
   return lanes;
 }
 
-static void offer_group(const simd_call *call, const simd_group *group, simd_page *page, const simd_unit *unit,
-                        const m3idx_contract *contract, simd_work *work, int64_t block, int64_t id, simd_best *best,
-                        float *floor) {
-  uint32_t bits[SIMD_LANES];
-  simd_found found;
-  const uint32_t forced = force(call, group, contract, block, best, floor);
-  simd_find(call, group, page, block * call->batch->block_size, work, &found);
-  uint32_t lanes = undecided(call, page, &found, floor) & ~forced;
-  if (!lanes) return;
-  simd_settle(call, group, page, &found, work, lanes, unit->first_row, id, bits);
+/* Of each lane the interval most - error .. most + error, scaled: rounding and scaling are monotone. */
+static void offer_intervals(const simd_call *call, const simd_found *found, uint32_t lanes,
+                            const m3idx_contract *contract, int64_t block, simd_short *list, float *floor) {
   for (; lanes; lanes &= lanes - 1) {
     const int l = simd_lowest(lanes);
-    offer(&best[l], &floor[l], ref_key(bits[l], block, contract));
+    const float from = (found->most[l] - found->error[l]) * call->scale + 0.0f; /* S3.4: -0 becomes +0 */
+    const float to = (found->most[l] + found->error[l]) * call->scale + 0.0f;
+    offer(&list[l], &floor[l], ref_key(simd_bits(from), block, contract),
+          (uint32_t)(ref_key(simd_bits(to), block, contract) >> 32));
   }
+}
+
+static void topk_step(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, int g, simd_page *page,
+                      int64_t block, void *user) {
+  const pass *pass = user;
+  const m3idx_contract *contract = &pass->args->contract;
+  simd_group *group = &scratch->group[g];
+  simd_short *list = &scratch->list[g * SIMD_LANES];
+  float *floor = &scratch->floor[g * SIMD_LANES];
+  uint32_t bits[SIMD_LANES];
+  simd_found found;
+  const uint32_t forced = force(call, group, contract, block, list, floor);
+  simd_find(call, group, page, block * call->batch->block_size, pass->at_once, &scratch->work, &found);
+  const uint32_t lanes = undecided(call, page, &found, floor) & ~forced;
+  uint32_t exact = pass->at_once || page->any_wild ? lanes : lanes & found.whole;
+  if (!lanes) return;
+  offer_intervals(call, &found, lanes & ~exact, contract, block, list, floor);
+  if (!exact) return;
+  simd_settle(call, group, page, &found, &scratch->work, exact, unit->first_row, simd_page_id(call, unit, block), bits);
+  for (; exact; exact &= exact - 1) {
+    const int l = simd_lowest(exact);
+    offer_exact(&list[l], &floor[l], ref_key(bits[l], block, contract));
+  }
+}
+
+/* The key of one block of one lane, anew.  Takes the place of the packed group 0. */
+static uint64_t key_of(const simd_call *call, const m3idx_contract *contract, const simd_unit *unit,
+                       simd_scratch *scratch, int64_t lane, int64_t block) {
+  simd_group *group = &scratch->group[0];
+  const int64_t id = simd_page_id(call, unit, block), first_key = block * call->batch->block_size;
+  uint32_t bits[SIMD_LANES];
+  simd_found found;
+  simd_page page;
+  simd_lane_pack(call, unit, scratch, lane);
+  const int64_t see = group->max_keys - first_key, size = call->batch->block_size;
+  simd_page_load(call, &page, id, (int)(see < size ? see : size), simd_takes_few(call, 1), scratch->page_copy);
+  simd_find(call, group, &page, first_key, 1, &scratch->work, &found);
+  simd_settle(call, group, &page, &found, &scratch->work, 1, unit->first_row, id, bits);
+  return ref_key(bits[0], block, contract);
+}
+
+/* The lane's K best, exact where that matters, from a sorted list; with `every`, each entry exact. */
+static void resolve(const simd_call *call, const m3idx_topk_args *args, const simd_unit *unit, simd_scratch *scratch,
+                    int64_t lane, simd_short *list, int every) {
+  uint8_t open[REF_MAX_TOPK + SIMD_SPARE];
+  if (!simd_short_open(list, args->topk, open) && !every) return;
+  for (int64_t i = 0; every && i < list->best.held; i++) open[i] = list->high[i] != list->best.key[i] >> 32;
+  for (int64_t i = 0; i < list->best.held; i++) {
+    if (!open[i]) continue;
+    const int64_t block = ref_key_id(list->best.key[i], &args->contract);
+    list->best.key[i] = key_of(call, &args->contract, unit, scratch, lane, block);
+    list->high[i] = (uint32_t)(list->best.key[i] >> 32);
+  }
+  simd_short_sort(list);
 }
 
 /* The lane's row of topk_idx, and of the sparse table. */
@@ -82,49 +145,78 @@ static void write_lane(const simd_call *call, const m3idx_topk_args *args, const
   if (args->sparse) ref_sparse_row(args->batch, args->sparse, row, head, call->heads, ids, args->topk);
 }
 
-static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
-  const fused *fused = user;
-  const m3idx_topk_args *args = fused->args;
-  const int64_t size = call->batch->block_size, topk = args->topk;
-  const int few = simd_takes_few(call, unit->lanes);
-  simd_tile_pack(call, unit, scratch);
-  for (int lane = 0; lane < scratch->groups * SIMD_LANES; lane++) {
-    simd_best_clear(&scratch->best[lane], scratch->best_room + lane * simd_best_room(topk), topk);
+static void clear(simd_scratch *scratch, int first, int groups, int64_t topk) {
+  const int64_t room = simd_short_room(topk);
+  uint32_t *high = (uint32_t *)(void *)(scratch->key_room + SIMD_SHORT_KEYS);
+  for (int lane = first * SIMD_LANES; lane < (first + groups) * SIMD_LANES; lane++) {
+    simd_short_clear(&scratch->list[lane], scratch->key_room + lane * room, high + lane * room, topk);
     scratch->floor[lane] = floor_score(0);
-  }
-  for (int64_t block = unit->begin; block < unit->end; block++) {
-    const int64_t id = call->block_table[unit->request * call->block_table_stride + block];
-    const int64_t see = scratch->group[scratch->groups - 1].max_keys - block * size;
-    simd_page page;
-    simd_page_load(call, &page, id, (int)(see < size ? see : size), few, scratch->page_copy);
-    for (int g = 0; g < scratch->groups; g++)
-      if (scratch->group[g].max_keys > block * size)
-        offer_group(call, &scratch->group[g], &page, unit, &args->contract, &scratch->work, block, id,
-                    &scratch->best[g * SIMD_LANES], &scratch->floor[g * SIMD_LANES]);
-  }
-  for (int lane = 0; lane < unit->lanes; lane++) {
-    simd_best_finish(&scratch->best[lane]);
-    if (unit->parts == 1)
-      write_lane(call, args, unit, lane, scratch->best[lane].key);
-    else
-      memcpy(fused->parts + (unit->slot + lane) * topk, scratch->best[lane].key, (size_t)topk * sizeof(uint64_t));
   }
 }
 
-/* S4.5: the tile's parts, lane by lane. */
+/* A shortlist that was too short, as where many blocks tie: the group once more, every block exact. */
+static void again_if_lost(const simd_call *call, const m3idx_topk_args *args, const simd_unit *unit,
+                          simd_scratch *scratch, int g) {
+  pass exact = {.args = args, .at_once = 1};
+  int lost = 0;
+  for (int l = 0; l < scratch->group[g].lanes; l++)
+    lost |= simd_short_lost(&scratch->list[g * SIMD_LANES + l], args->topk);
+  if (!lost) return;
+  clear(scratch, g, 1, args->topk);
+  simd_walk(call, unit, scratch, g, 1, topk_step, &exact);
+  for (int l = 0; l < scratch->group[g].lanes; l++) {
+    simd_short_sort(&scratch->list[g * SIMD_LANES + l]);
+    scratch->list[g * SIMD_LANES + l].dropped = 0; /* what is left out of exact scores is not missed */
+  }
+}
+
+static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
+  const fused *fused = user;
+  const m3idx_topk_args *args = fused->args;
+  const int64_t room = simd_short_room(args->topk);
+  pass pass = {.args = args};
+  simd_tile_pack(call, unit, scratch);
+  clear(scratch, 0, scratch->groups, args->topk);
+  simd_walk(call, unit, scratch, 0, scratch->groups, topk_step, &pass);
+  for (int lane = 0; lane < unit->lanes; lane++) simd_short_sort(&scratch->list[lane]);
+  for (int g = 0; g < scratch->groups; g++) again_if_lost(call, args, unit, scratch, g);
+  for (int lane = 0; lane < unit->lanes; lane++) {
+    simd_short *list = &scratch->list[lane];
+    if (unit->parts == 1) {
+      resolve(call, args, unit, scratch, lane, list, 0);
+      write_lane(call, args, unit, lane, list->best.key);
+    } else {
+      memcpy(fused->keys + (unit->slot + lane) * room, list->best.key, (size_t)room * sizeof *list->best.key);
+      memcpy(fused->high + (unit->slot + lane) * room, list->high, (size_t)room * sizeof *list->high);
+    }
+  }
+}
+
+/* S4.5: the tile's parts, lane by lane.  None of them lost anything; where their union is too long for one list, all of
+ * it is made exact. */
+static void merge_lane(const simd_call *call, const fused *fused, const simd_unit *unit, simd_scratch *scratch,
+                       int lane, simd_short *list, int every) {
+  const int64_t topk = fused->args->topk, room = simd_short_room(topk);
+  clear(scratch, 0, 1, topk);
+  for (int part = 0; part < unit->parts; part++) {
+    const int64_t at = (unit->slot + (int64_t)part * unit->lanes + lane) * room;
+    simd_short one = {.best = {.topk = room, .key = fused->keys + at}, .high = fused->high + at};
+    while (one.best.held < room && one.best.key[one.best.held]) one.best.held++;
+    if (every) resolve(call, fused->args, unit, scratch, lane, &one, 1);
+    for (int64_t i = 0; i < one.best.held; i++) simd_short_offer(list, one.best.key[i], one.high[i]);
+  }
+  simd_short_sort(list);
+}
+
 static void merge_tile(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
   const fused *fused = user;
-  const int64_t topk = fused->args->topk;
+  simd_short *list = &scratch->list[0];
   if (unit->part > 0 || unit->parts == 1) return;
   for (int lane = 0; lane < unit->lanes; lane++) {
-    simd_best *best = &scratch->best[0];
-    simd_best_clear(best, scratch->best_room, topk);
-    for (int part = 0; part < unit->parts; part++) {
-      const uint64_t *key = fused->parts + (unit->slot + (int64_t)part * unit->lanes + lane) * topk;
-      for (int64_t i = 0; i < topk && key[i]; i++) simd_best_offer(best, key[i]);
-    }
-    simd_best_finish(best);
-    write_lane(call, fused->args, unit, lane, best->key);
+    merge_lane(call, fused, unit, scratch, lane, list, 0);
+    if (simd_short_lost(list, fused->args->topk)) merge_lane(call, fused, unit, scratch, lane, list, 1);
+    resolve(call, fused->args, unit, scratch, lane, list, 0);
+    write_lane(call, fused->args, unit, lane, list->best.key);
   }
 }
 
@@ -135,13 +227,18 @@ static int needs_merge(const simd_plan *plan) {
 }
 
 static int run(simd_state *state, const simd_call *call, const m3idx_topk_args *args, simd_plan *plan, int threads) {
+  const int64_t room = simd_short_room(args->topk);
   fused fused = {.args = args};
-  if (simd_plan_make(plan, call, threads, simd_best_room(args->topk))) return -1;
+  if (simd_plan_make(plan, call, threads, room)) return -1;
   const int merge = needs_merge(plan);
-  if (merge && !(fused.parts = malloc((size_t)(plan->lanes * args->topk) * sizeof(uint64_t)))) return -1;
+  if (merge) {
+    fused.keys = malloc((size_t)(plan->lanes * room) * (sizeof *fused.keys + sizeof *fused.high));
+    if (!fused.keys) return -1;
+    fused.high = (uint32_t *)(void *)(fused.keys + plan->lanes * room);
+  }
   int failed = simd_run(state, call, plan, threads, topk_unit, &fused);
   if (!failed && merge) failed = simd_run(state, call, plan, threads, merge_tile, &fused);
-  free(fused.parts);
+  free(fused.keys);
   return failed;
 }
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A shortlist: the blocks of a lane that may be among its K best, each by an interval that its score lies in, so that
+ * most are chosen and ordered without their exact scores (docs/CERTIFIED-FILTER.md, "Skipping").
+ */
+#ifndef M3IDX_SIMD_SHORT_H
+#define M3IDX_SIMD_SHORT_H
+
+#include "simd_select.h"
+
+/* Beyond K: blocks that are kept because they could still pass the K-th. */
+enum { SIMD_SPARE = 4 };
+
+typedef struct simd_short {
+  simd_best best;   /* the K + SPARE blocks with the best lower ends, by the key of that end (S4.3) */
+  uint32_t *high;   /* upper ends of best.key[], as ordered scores (S4.3); that of an exact score is its lower end */
+  uint32_t dropped; /* the largest upper end that was left out */
+} simd_short;
+
+/* Keys, and upper ends, that a shortlist needs room for. */
+int64_t simd_short_room(int64_t topk);
+void simd_short_clear(simd_short *list, uint64_t *keys, uint32_t *high, int64_t topk);
+/* A block between key, of its lower end, and high. */
+void simd_short_offer(simd_short *list, uint64_t key, uint32_t high);
+/* By falling keys. */
+void simd_short_sort(simd_short *list);
+/* After the sort: whether a block that was left out may belong to the K best.  Not if all offers were exact. */
+int simd_short_lost(const simd_short *list, int64_t topk);
+/* After the sort: open[i] = whether the K best and their order depend on where in its interval the score of entry i
+ * lies.  Whether any does. */
+int simd_short_open(const simd_short *list, int64_t topk, uint8_t *open);
+
+#endif
