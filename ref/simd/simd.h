@@ -15,7 +15,7 @@
 #include "m3idx.h"
 #include "simd_select.h"
 
-enum { SIMD_LANES = 32, SIMD_TOKENS = 128, SIMD_MAX_DIM = 256, SIMD_DIM_STEP = 32, SIMD_FEW = 4 };
+enum { SIMD_LANES = 32, SIMD_TOKENS = 128, SIMD_MAX_DIM = 256, SIMD_DIM_UNIT = 16, SIMD_DIM_STEP = 32, SIMD_FEW = 4 };
 
 /* How queries and keys reach the filter. */
 typedef enum simd_form { SIMD_F32, SIMD_BF16 } simd_form;
@@ -90,6 +90,7 @@ static inline int simd_lowest(uint32_t mask) {
 typedef struct simd_isa {
   const char *name, *what;
   int (*present)(void);
+  int (*slow)(void);                   /* where it is present but never chosen unless asked for; NULL = nowhere */
   void (*enter)(void), (*leave)(void); /* NULL = nothing to do */
   simd_filter f32, bf16;
   int strip; /* tokens of a strip in which a filter works fastest where its scores are not kept, 0 = the whole page */

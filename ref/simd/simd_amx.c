@@ -119,6 +119,7 @@ const simd_isa simd_amx = {
     .f32 = {simd_avx512_filter, simd_avx512_roundings, 0},
     .bf16 = {filter, roundings, 1},
     .strip = 2 * KEYS,
+    .few = simd_avx512_few,
     .load = simd_avx512_load,
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,

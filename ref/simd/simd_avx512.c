@@ -18,8 +18,8 @@ int simd_avx512_roundings(int dim) { return dim; }
 
 /* Key t lies at base[t / 4] + (t % 4) * stride: three pointers and two strides reach all twelve. */
 static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, const char *key, int64_t stride,
-                                                                int dim, float *score, const int keys,
-                                                                const int vectors) {
+                                                                int dim, float *score, simd_next *next, int share,
+                                                                const int keys, const int vectors) {
   const char *base[3] = {key, key + 4 * stride, key + 8 * stride};
   __m512 sum[KEYS][MAX_VECTORS];
   SIMD_UNROLL
@@ -27,18 +27,21 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
     SIMD_UNROLL
     for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_setzero_ps();
   }
-  for (int d = 0; d < dim; d++, q += SIMD_LANES) {
-    __m512 lane[MAX_VECTORS];
-    SIMD_UNROLL
-    for (int v = 0; v < vectors; v++) lane[v] = _mm512_load_ps(q + 16 * v);
-    SIMD_UNROLL
-    for (int t = 0; t < keys; t++) {
-      const __m512 k = _mm512_set1_ps(*(const float *)(const void *)(base[t / 4] + (t % 4) * stride));
+  for (int d = 0; d < dim; d += SIMD_DIM_UNIT) {
+    simd_fetch(next, share);
+    for (int i = 0; i < SIMD_DIM_UNIT; i++, q += SIMD_LANES) {
+      __m512 lane[MAX_VECTORS];
       SIMD_UNROLL
-      for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_fmadd_ps(k, lane[v], sum[t][v]);
+      for (int v = 0; v < vectors; v++) lane[v] = _mm512_load_ps(q + 16 * v);
+      SIMD_UNROLL
+      for (int t = 0; t < keys; t++) {
+        const __m512 k = _mm512_set1_ps(*(const float *)(const void *)(base[t / 4] + (t % 4) * stride));
+        SIMD_UNROLL
+        for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_fmadd_ps(k, lane[v], sum[t][v]);
+      }
+      SIMD_UNROLL
+      for (int b = 0; b < keys / 4; b++) base[b] += 4;
     }
-    SIMD_UNROLL
-    for (int i = 0; i < keys / 4; i++) base[i] += 4;
   }
   SIMD_UNROLL
   for (int t = 0; t < keys; t++) {
@@ -49,17 +52,14 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
 
 static inline __attribute__((always_inline)) void filter(const float *q, const char *key, int64_t stride, int tokens,
                                                          int dim, float *score, simd_next *next, const int vectors) {
-  const int share = simd_fetch_share(next, tokens / KEYS + 1);
+  const int share = simd_fetch_share(next, (tokens / KEYS + 1) * (dim / SIMD_DIM_UNIT));
   int t = 0;
-  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES) {
-    simd_fetch(next, share);
-    keys_by_lanes(q, key, stride, dim, score, KEYS, vectors);
-  }
-  simd_fetch(next, share);
+  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES)
+    keys_by_lanes(q, key, stride, dim, score, next, share, KEYS, vectors);
   for (; t + 8 <= tokens; t += 8, key += 8 * stride, score += 8 * SIMD_LANES)
-    keys_by_lanes(q, key, stride, dim, score, 8, vectors);
+    keys_by_lanes(q, key, stride, dim, score, next, share, 8, vectors);
   for (; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES)
-    keys_by_lanes(q, key, stride, dim, score, REST, vectors);
+    keys_by_lanes(q, key, stride, dim, score, next, share, REST, vectors);
 }
 
 void simd_avx512_filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,

@@ -12,6 +12,10 @@ enum { KEYS = 12, REST = 4, MAX_VECTORS = SIMD_LANES / 16 };
 
 static int present(void) { return simd_x86_has(SIMD_X86_AVX512BF16); }
 
+/* Intel's processors issue VDPBF16PS at half the rate of FMAs or less: measured, two thirds of the f32 filter's speed
+ * (docs/PERFORMANCE.md).  AMD's issue both alike. */
+static int slow(void) { return simd_x86_is_intel(); }
+
 /* Two FMAs into one chain a pair (docs/CERTIFIED-FILTER.md, "VDPBF16PS"). */
 static int roundings(int dim) { return dim; }
 
@@ -79,6 +83,7 @@ const simd_isa simd_avx512bf16 = {
     .name = "avx512bf16",
     .what = "AVX512_BF16 for bf16 and fp8, AVX-512 for the rest",
     .present = present,
+    .slow = slow,
     .f32 = {simd_avx512_filter, simd_avx512_roundings, 0},
     .bf16 = {filter, roundings, 1},
     .few = simd_avx512_few,

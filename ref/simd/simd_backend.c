@@ -9,7 +9,7 @@
 #include "ref_ops.h"
 #include "simd_run.h"
 
-/* The best first; "auto" takes the first that is present. */
+/* The best first; without M3IDX_ISA the first that is present and not slow is taken. */
 static const simd_isa *const isas[] = {
 #ifdef SIMD_X86_64
     &simd_amx,    &simd_avx512bf16, &simd_avx512, &simd_avx2,
@@ -38,6 +38,7 @@ static const simd_isa *choose(m3idx_context *ctx, m3idx_status *status) {
   const char *word = getenv("M3IDX_ISA");
   for (int i = 0; i < ISAS; i++) {
     if (word && *word && strcmp(word, isas[i]->name) != 0) continue;
+    if (!(word && *word) && isas[i]->slow && isas[i]->slow()) continue;
     if (isas[i]->present()) return isas[i];
   }
   *status = unusable(ctx, word ? word : "");

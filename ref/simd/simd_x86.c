@@ -7,6 +7,7 @@
 
 #include <cpuid.h>
 #include <stdint.h>
+#include <string.h>
 #ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -50,4 +51,9 @@ int simd_x86_has(simd_x86_set set) {
   case SIMD_X86_AMX: return avx512 && all(d7, 1u << 22 | 1u << 24) && all(saved, XCR0_TILES) && tiles_permitted();
   }
   return 0;
+}
+
+int simd_x86_is_intel(void) {
+  uint32_t most, name[3];
+  return __get_cpuid(0, &most, &name[0], &name[2], &name[1]) && !memcmp(name, "GenuineIntel", sizeof name);
 }

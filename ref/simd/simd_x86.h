@@ -14,5 +14,6 @@ typedef enum simd_x86_set {
 
 /* 1 if instructions of the set (and of those before it) may be executed. */
 int simd_x86_has(simd_x86_set set);
+int simd_x86_is_intel(void);
 
 #endif
