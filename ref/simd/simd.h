@@ -25,6 +25,7 @@ typedef struct simd_next {
   const char *row;
   int64_t stride_bytes;
   int rows, bytes, at; /* rows left, of that many bytes each; where in the first of them */
+  int lines;           /* cache lines to bring closer in one run of a filter */
 } simd_next;
 
 /* Keys of one block as rows in `form`; either the caller's own page or a copy. */
@@ -116,6 +117,7 @@ typedef struct simd_isa {
    * another. */
   uint32_t (*ends)(const double *best, const double *sum, double unit, double tiny, float *low);
   simd_select_fn *select; /* from an array of scores */
+  simd_rank_fn *rank;
 } simd_isa;
 
 extern const simd_isa simd_scalar;

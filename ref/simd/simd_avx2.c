@@ -294,4 +294,5 @@ const simd_isa simd_avx2 = {
     .dots = dots,
     .ends = ends,
     .select = simd_select_avx2,
+    .rank = simd_rank_avx2,
 };

@@ -325,4 +325,5 @@ const simd_isa simd_avx512 = {
     .dots = simd_avx512_dots,
     .ends = simd_avx512_ends,
     .select = simd_select_avx512,
+    .rank = simd_rank_avx512,
 };

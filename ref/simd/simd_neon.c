@@ -86,4 +86,5 @@ const simd_isa simd_neon = {
     .dots = dots,
     .ends = ends,
     .select = simd_select_plain,
+    .rank = simd_rank_plain,
 };

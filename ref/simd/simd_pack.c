@@ -46,10 +46,10 @@ static void place(const simd_group *group, simd_form form, int l, const float *r
     float *q = group->q;
     for (int d = 0; d < group->dim; d++) q[d * SIMD_LANES + l] = row[d];
   } else {
-    uint16_t *q = group->q;
-    for (int d = 0; d < group->dim; d += 2) {
+    uint16_t *to = (uint16_t *)group->q + 2 * l;
+    for (int d = 0; d < group->dim; d += 2, to += 2 * SIMD_LANES) {
       const uint16_t pair[2] = {(uint16_t)(simd_bits(row[d]) >> 16), (uint16_t)(simd_bits(row[d + 1]) >> 16)};
-      memcpy(q + (d / 2 * SIMD_LANES + l) * 2, pair, sizeof pair);
+      memcpy(to, pair, sizeof pair);
     }
   }
 }
@@ -148,7 +148,7 @@ void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int toke
   page->keys = direct ? from : copy;
   page->stride_bytes = direct ? row_bytes : SIMD_MAX_DIM * (form == SIMD_BF16 ? 2 : 4);
   page->grid = 0;
-  page->next.rows = 0;
+  page->next = (simd_next){.rows = 0};
   page->any_wild = 0;
   for (int i = 0; i < SIMD_TOKENS / 64; i++) page->wild[i] = 0;
   if (few) return;

@@ -9,10 +9,8 @@
 
 #include "simd_convert.h"
 
-/* Cache lines for each of `parts` calls of simd_fetch() until nothing is left. */
-static inline int simd_fetch_share(const simd_next *next, int parts) {
-  return (next->rows * ((next->bytes + 63) / 64) + parts - 1) / parts;
-}
+/* Cache lines for each of `parts` calls of simd_fetch(). */
+static inline int simd_fetch_share(const simd_next *next, int parts) { return (next->lines + parts - 1) / parts; }
 
 static inline void simd_fetch(simd_next *next, int lines) {
   for (; lines > 0 && next->rows > 0; lines--) {

@@ -75,4 +75,5 @@ const simd_isa simd_scalar = {
     .dots = dots,
     .ends = ends,
     .select = simd_select_plain,
+    .rank = simd_rank_plain,
 };

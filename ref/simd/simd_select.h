@@ -42,6 +42,12 @@ typedef void simd_select_fn(const simd_array *row, const m3idx_contract *contrac
 simd_select_fn simd_select_plain;
 simd_select_fn simd_select_avx2, simd_select_avx512; /* x86-64 builds */
 
+/* above[i] = how many of key[0 .. count - 1] are greater than key[i]; also writes up to the next multiple of 8.  Part
+ * of an instruction set. */
+typedef void simd_rank_fn(const uint64_t *key, int64_t count, uint64_t *above);
+simd_rank_fn simd_rank_plain;
+simd_rank_fn simd_rank_avx2, simd_rank_avx512; /* x86-64 builds */
+
 m3idx_status simd_select(m3idx_context *ctx, const m3idx_select_args *args);
 
 #endif

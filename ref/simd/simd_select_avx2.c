@@ -75,3 +75,19 @@ static inline void rank(const int32_t *level, int n, int32_t *above) {
 void simd_select_avx2(const simd_array *row, const m3idx_contract *contract, simd_best *best) {
   select_array(row, contract, best);
 }
+
+/* AVX2 compares signed numbers: both with their highest bit flipped. */
+void simd_rank_avx2(const uint64_t *key, int64_t count, uint64_t *above) {
+  const __m256i flip = _mm256_set1_epi64x(INT64_MIN);
+  for (int64_t i = 0; i < count; i += 4) {
+    uint64_t mine[4] = {0};
+    memcpy(mine, key + i, (size_t)(count - i < 4 ? count - i : 4) * sizeof *mine);
+    const __m256i own = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(const void *)mine), flip);
+    __m256i sum = _mm256_setzero_si256();
+    for (int64_t j = 0; j < count; j++) {
+      const __m256i other = _mm256_xor_si256(_mm256_set1_epi64x((int64_t)key[j]), flip);
+      sum = _mm256_sub_epi64(sum, _mm256_cmpgt_epi64(other, own));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)(above + i), sum);
+  }
+}

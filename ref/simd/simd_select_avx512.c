@@ -68,3 +68,17 @@ static inline void rank(const int32_t *level, int n, int32_t *above) {
 void simd_select_avx512(const simd_array *row, const m3idx_contract *contract, simd_best *best) {
   select_array(row, contract, best);
 }
+
+void simd_rank_avx512(const uint64_t *key, int64_t count, uint64_t *above) {
+  const __m512i one = _mm512_set1_epi64(1);
+  for (int64_t i = 0; i < count; i += 8) {
+    const __mmask8 there = (__mmask8)(count - i < 8 ? (1 << (count - i)) - 1 : 0xff);
+    const __m512i mine = _mm512_maskz_loadu_epi64(there, key + i);
+    __m512i sum = _mm512_setzero_si512();
+    for (int64_t j = 0; j < count; j++) {
+      const __mmask8 more = _mm512_cmpgt_epu64_mask(_mm512_set1_epi64((int64_t)key[j]), mine);
+      sum = _mm512_mask_add_epi64(sum, more, sum, one);
+    }
+    _mm512_storeu_si512(above + i, sum);
+  }
+}

@@ -21,3 +21,10 @@ static inline void rank(const int32_t *level, int n, int32_t *above) { simd_plai
 void simd_select_plain(const simd_array *row, const m3idx_contract *contract, simd_best *best) {
   select_array(row, contract, best);
 }
+
+void simd_rank_plain(const uint64_t *key, int64_t count, uint64_t *above) {
+  for (int64_t i = 0; i < count; i++) {
+    above[i] = 0;
+    for (int64_t j = 0; j < count; j++) above[i] += key[j] > key[i];
+  }
+}

@@ -41,17 +41,18 @@ static void sort_lanes(const simd_group *group, const simd_page *page, int64_t f
 /* Where nobody will look at the scores again, they take turns in a small, near part of their room. */
 static void in_strips(const simd_call *call, const simd_filter *filter, const simd_group *group, simd_page *page,
                       int tokens, simd_work *work, float *most) {
-  simd_next part = page->next;
+  const int lines = page->next.lines;
+  page->next.lines = lines * call->isa->strip / tokens;
   for (int l = 0; l < SIMD_LANES; l++) most[l] = -INFINITY;
   for (int t = 0; t < tokens; t += call->isa->strip) {
     const int left = tokens - t, now = left < call->isa->strip ? left : call->isa->strip;
     float of_strip[SIMD_LANES];
-    part.rows = page->next.rows * (t + now) / tokens - page->next.rows * t / tokens;
     filter->run(group->q, (const char *)page->keys + t * page->stride_bytes, page->stride_bytes, now, group->lanes,
-                group->padded_dim, work->score, &part);
+                group->padded_dim, work->score, &page->next);
     call->isa->peak(work->score, now, NULL, of_strip);
     for (int l = 0; l < SIMD_LANES; l++) most[l] = of_strip[l] > most[l] ? of_strip[l] : most[l];
   }
+  page->next.lines = lines;
 }
 
 void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, int keep,
@@ -187,30 +188,32 @@ static int keep(simd_work *work, int count, uint32_t lanes, const double *best, 
   return kept;
 }
 
-/* Theorem 5: 6 * 2^floor(log2(sum * peak)), in the middle of a binade that no chain leaves; 0 for a query of zeros.
- * 0 = a lane's numbers are too large or too small for that. */
-static int centers(const simd_group *group, const simd_page *page, float *center) {
+/* Theorem 5: 6 * 2^floor(log2(sum * peak)), in the middle of a binade that no chain leaves; 0 for a query of zeros. */
+int simd_split(const simd_group *group, const simd_page *page, float *center, double *unit) {
   const uint32_t least = 0x12800000u; /* 2^-90 */
   uint32_t bits[SIMD_LANES], small = 0;
   for (int l = 0; l < SIMD_LANES; l++) bits[l] = simd_bits((float)(group->sum[l] * (double)page->peak));
   for (int l = 0; l < SIMD_LANES; l++) small |= (uint32_t)(bits[l] - 1 < least - 1);
   for (int l = 0; l < SIMD_LANES; l++) center[l] = 6 * simd_float(bits[l] & 0x7f800000u);
+  *unit = (group->dim / 8 + 4) * group->dim * (0x1p-46 * (1.0 + 0x1p-9)) * (double)page->peak;
   return !small && group->most_sum * (double)page->peak < 0x1p120;
 }
 
 void simd_settle(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found, simd_work *work,
                  uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
   const int narrow = call->narrow && !found->whole && !page->any_wild; /* Theorem 3: then no product overflows */
-  /* A dot in double is at most unit * sum + tiny away from the exact one (Theorem 3), a split one `split` times as far
-   * (Theorem 5). */
+  /* A dot in double is at most unit * sum + tiny away from the exact one (Theorem 3), a split one split * sum + tiny.
+   */
   const double unit = (double)(group->dim + 8) * (0x1p-53 * (1.0 + 0x1p-10)) * (double)page->peak;
-  const double split = (group->dim / 8 + 4) * group->dim * (0x1p-46 * (1.0 + 0x1p-9)) * (double)page->peak;
+  double split = 0;
   const double tiny = narrow ? (double)group->dim * 0x1p-149 : 0.0;
   float center[SIMD_LANES], low[SIMD_LANES];
   double best[SIMD_LANES], reach[SIMD_LANES];
   int count = candidates(call, page, found, work, lanes);
   const double *doubles = doubles_of(group, count, work);
-  const simd_sum sum = !narrow ? SIMD_DOUBLE : !doubles && centers(group, page, center) ? SIMD_SPLIT : SIMD_NARROW;
+  const simd_sum sum = !narrow                                               ? SIMD_DOUBLE
+                       : !doubles && simd_split(group, page, center, &split) ? SIMD_SPLIT
+                                                                             : SIMD_NARROW;
   uint32_t numbers = lanes;
   call->isa->dots(group, page, work->list, count, sum, center, doubles, work->dot);
   best_of(work, count, best);

@@ -6,47 +6,51 @@
 
 #include <string.h>
 
-#include "ref_key.h"
+int64_t simd_short_kept(int64_t topk) { return topk + SIMD_SPARE; }
 
-int64_t simd_short_room(int64_t topk) { return topk + SIMD_SPARE; }
-
-void simd_short_clear(simd_short *list, uint64_t *keys, uint32_t *high, int64_t topk) {
-  simd_best_clear(&list->best, keys, simd_short_room(topk));
-  list->high = high;
-  list->dropped = 0;
+/* A sort costs a square: half as many again are worth one, but not fewer than twelve. */
+int64_t simd_short_room(int64_t topk) {
+  const int64_t kept = simd_short_kept(topk);
+  return kept + (kept < 24 ? 12 : kept / 2);
 }
 
-void simd_short_offer(simd_short *list, uint64_t key, uint32_t high) {
-  simd_best *best = &list->best;
-  const int full = best->held == best->topk, enters = key > best->floor;
-  const int64_t at = full ? best->least : best->held;
-  const uint32_t out = !enters ? high : full ? list->high[at] : 0;
-  if (out > list->dropped) list->dropped = out;
-  if (!enters) return;
-  list->high[at] = high;
-  simd_best_offer(best, key);
+void simd_short_clear(simd_short *list, uint64_t *keys, uint32_t *high, int64_t topk) {
+  *list = (simd_short){.keep = simd_short_kept(topk), .room = simd_short_room(topk), .key = keys, .high = high};
+}
+
+void simd_short_offer(simd_short *list, uint64_t key, uint32_t high, simd_rank_fn *rank) {
+  if (key <= list->floor) {
+    list->dropped = high > list->dropped ? high : list->dropped;
+    return;
+  }
+  list->key[list->held] = key;
+  list->high[list->held++] = high;
+  if (list->held == list->room) simd_short_sort(list, rank);
 }
 
 /* By counting how many are above each: no branch depends on a key.  No key is twice here. */
-void simd_short_sort(simd_short *list) {
-  const int64_t held = list->best.held;
-  uint64_t key[REF_MAX_TOPK + SIMD_SPARE];
-  uint32_t high[REF_MAX_TOPK + SIMD_SPARE];
-  memcpy(key, list->best.key, (size_t)held * sizeof *key);
+void simd_short_sort(simd_short *list, simd_rank_fn *rank) {
+  const int64_t held = list->held, keep = list->keep;
+  uint64_t key[SIMD_SHORT_LONGEST], above[SIMD_SHORT_LONGEST + 8];
+  uint32_t high[SIMD_SHORT_LONGEST];
+  rank(list->key, held, above);
+  memcpy(key, list->key, (size_t)held * sizeof *key);
   memcpy(high, list->high, (size_t)held * sizeof *high);
   for (int64_t i = 0; i < held; i++) {
-    int64_t above = 0;
-    for (int64_t j = 0; j < held; j++) above += key[j] > key[i];
-    list->best.key[above] = key[i];
-    list->high[above] = high[i];
+    list->key[above[i]] = key[i];
+    list->high[above[i]] = high[i];
   }
+  for (int64_t i = held; i < keep; i++) list->key[i] = 0;
+  for (int64_t i = keep; i < held; i++) list->dropped = list->high[i] > list->dropped ? list->high[i] : list->dropped;
+  if (held >= keep) list->floor = list->key[keep - 1];
+  list->held = held < keep ? held : keep;
 }
 
-static uint32_t low(const simd_short *list, int64_t i) { return (uint32_t)(list->best.key[i] >> 32); }
+static uint32_t low(const simd_short *list, int64_t i) { return (uint32_t)(list->key[i] >> 32); }
 
 /* The K-th lower end is a bound of the K-th score: K scores are at least that. */
 int simd_short_lost(const simd_short *list, int64_t topk) {
-  return list->best.held == list->best.topk && list->dropped >= low(list, topk - 1);
+  return list->held == list->keep && list->dropped >= low(list, topk - 1);
 }
 
 /* Entry i meets one before it if it reaches the least of their lower ends, its neighbour's, and one after it if the
@@ -55,7 +59,7 @@ int simd_short_open(const simd_short *list, int64_t topk, uint8_t *open) {
   const int64_t kth = topk - 1;
   uint32_t highest = 0;
   int any = 0;
-  for (int64_t i = list->best.held - 1; i >= 0; i--) {
+  for (int64_t i = list->held - 1; i >= 0; i--) {
     const uint32_t from = low(list, i), to = list->high[i];
     const int before = i > 0 && to >= low(list, i <= kth ? i - 1 : kth), after = i <= kth && highest >= from;
     open[i] = (uint8_t)((before | after) & (to != from)); /* an exact score is not open */

@@ -71,6 +71,10 @@ void simd_page_judge(const simd_call *call, simd_page *page, uint32_t most);
 void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, int keep,
                simd_work *work, simd_found *found);
 
+/* For SIMD_SPLIT: the lanes' centers, and unit: a dot is at most unit * sum[l] + dim * 2^-149 off.  0 = the numbers are
+ * too large or too small for it.  Products must be narrow, the page without wild tokens, no lane wild. */
+int simd_split(const simd_group *group, const simd_page *page, float *center, double *unit);
+
 /* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
  * bits mean nothing.  first_row is the request's, id the page's. */
 void simd_settle(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found, simd_work *work,

@@ -15,7 +15,7 @@
 
 typedef struct fused {
   const m3idx_topk_args *args;
-  /* Shortlists of all units, for tiles of several: [lanes][simd_short_room(K)] */
+  /* Shortlists of all units, for tiles of several: [lanes][simd_short_kept(K)] */
   uint64_t *keys;
   uint32_t *high;
 } fused;
@@ -25,6 +25,9 @@ typedef struct pass {
   const m3idx_topk_args *args;
   int at_once; /* every block that may matter is settled where it is seen */
 } pass;
+
+/* ref_ordered(), here for the sake of speed. */
+static inline uint32_t ordered(uint32_t bits) { return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u); }
 
 /* The score that a key holds after the contract's NaN and zero rules; -inf while the floor is 0. */
 static float floor_score(uint64_t floor) {
@@ -44,13 +47,13 @@ static uint32_t undecided(const simd_call *call, const simd_page *page, const si
   return (lanes | found->whole) & found->active;
 }
 
-static void offer(simd_short *list, float *floor, uint64_t key, uint32_t high) {
-  simd_short_offer(list, key, high);
-  *floor = floor_score(list->best.floor);
+static void offer(const simd_call *call, simd_short *list, float *floor, uint64_t key, uint32_t high) {
+  simd_short_offer(list, key, high, call->isa->rank);
+  *floor = floor_score(list->floor);
 }
 
-static void offer_exact(simd_short *list, float *floor, uint64_t key) {
-  offer(list, floor, key, (uint32_t)(key >> 32));
+static void offer_exact(const simd_call *call, simd_short *list, float *floor, uint64_t key) {
+  offer(call, list, floor, key, (uint32_t)(key >> 32));
 }
 
 /* S3.7, in both modes: lanes where the block is forced take its value without a look at the keys. */
@@ -63,7 +66,7 @@ static uint32_t force(const simd_call *call, const simd_group *group, const m3id
     if (block >= blocks || (block >= call->init_blocks && block < blocks - call->local_blocks)) continue;
     const uint32_t bits = ref_forced(0, block, blocks, call->init_blocks, call->local_blocks);
     lanes |= UINT32_C(1) << l;
-    offer_exact(&list[l], &floor[l], ref_key(bits, block, contract));
+    offer_exact(call, &list[l], &floor[l], ref_key(bits, block, contract));
   }
   return lanes;
 }
@@ -71,12 +74,16 @@ static uint32_t force(const simd_call *call, const simd_group *group, const m3id
 /* Of each lane the interval most - error .. most + error, scaled: rounding and scaling are monotone. */
 static void offer_intervals(const simd_call *call, const simd_found *found, uint32_t lanes,
                             const m3idx_contract *contract, int64_t block, simd_short *list, float *floor) {
+  const uint64_t tie = ref_key(0, block, contract) & UINT32_MAX;
+  float from[SIMD_LANES], to[SIMD_LANES];
+  for (int l = 0; l < SIMD_LANES; l++) { /* S3.4: -0 becomes +0 */
+    from[l] = (found->most[l] - found->error[l]) * call->scale + 0.0f;
+    to[l] = (found->most[l] + found->error[l]) * call->scale + 0.0f;
+  }
   for (; lanes; lanes &= lanes - 1) {
     const int l = simd_lowest(lanes);
-    const float from = (found->most[l] - found->error[l]) * call->scale + 0.0f; /* S3.4: -0 becomes +0 */
-    const float to = (found->most[l] + found->error[l]) * call->scale + 0.0f;
-    offer(&list[l], &floor[l], ref_key(simd_bits(from), block, contract),
-          (uint32_t)(ref_key(simd_bits(to), block, contract) >> 32));
+    /* A number other than -0 is its own pattern in every order (S4.2). */
+    offer(call, &list[l], &floor[l], (uint64_t)ordered(simd_bits(from[l])) << 32 | tie, ordered(simd_bits(to[l])));
   }
 }
 
@@ -99,7 +106,7 @@ static void topk_step(const simd_call *call, const simd_unit *unit, simd_scratch
   simd_settle(call, group, page, &found, &scratch->work, exact, unit->first_row, simd_page_id(call, unit, block), bits);
   for (; exact; exact &= exact - 1) {
     const int l = simd_lowest(exact);
-    offer_exact(&list[l], &floor[l], ref_key(bits[l], block, contract));
+    offer_exact(call, &list[l], &floor[l], ref_key(bits[l], block, contract));
   }
 }
 
@@ -122,16 +129,16 @@ static uint64_t key_of(const simd_call *call, const m3idx_contract *contract, co
 /* The lane's K best, exact where that matters, from a sorted list; with `every`, each entry exact. */
 static void resolve(const simd_call *call, const m3idx_topk_args *args, const simd_unit *unit, simd_scratch *scratch,
                     int64_t lane, simd_short *list, int every) {
-  uint8_t open[REF_MAX_TOPK + SIMD_SPARE];
+  uint8_t open[SIMD_SHORT_LONGEST];
   if (!simd_short_open(list, args->topk, open) && !every) return;
-  for (int64_t i = 0; every && i < list->best.held; i++) open[i] = list->high[i] != list->best.key[i] >> 32;
-  for (int64_t i = 0; i < list->best.held; i++) {
+  for (int64_t i = 0; every && i < list->held; i++) open[i] = list->high[i] != list->key[i] >> 32;
+  for (int64_t i = 0; i < list->held; i++) {
     if (!open[i]) continue;
-    const int64_t block = ref_key_id(list->best.key[i], &args->contract);
-    list->best.key[i] = key_of(call, &args->contract, unit, scratch, lane, block);
-    list->high[i] = (uint32_t)(list->best.key[i] >> 32);
+    const int64_t block = ref_key_id(list->key[i], &args->contract);
+    list->key[i] = key_of(call, &args->contract, unit, scratch, lane, block);
+    list->high[i] = (uint32_t)(list->key[i] >> 32);
   }
-  simd_short_sort(list);
+  simd_short_sort(list, call->isa->rank);
 }
 
 /* The lane's row of topk_idx, and of the sparse table. */
@@ -165,7 +172,7 @@ static void again_if_lost(const simd_call *call, const m3idx_topk_args *args, co
   clear(scratch, g, 1, args->topk);
   simd_walk(call, unit, scratch, g, 1, topk_step, &exact);
   for (int l = 0; l < scratch->group[g].lanes; l++) {
-    simd_short_sort(&scratch->list[g * SIMD_LANES + l]);
+    simd_short_sort(&scratch->list[g * SIMD_LANES + l], call->isa->rank);
     scratch->list[g * SIMD_LANES + l].dropped = 0; /* what is left out of exact scores is not missed */
   }
 }
@@ -173,21 +180,21 @@ static void again_if_lost(const simd_call *call, const m3idx_topk_args *args, co
 static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
   const fused *fused = user;
   const m3idx_topk_args *args = fused->args;
-  const int64_t room = simd_short_room(args->topk);
+  const int64_t kept = simd_short_kept(args->topk);
   pass pass = {.args = args};
   simd_tile_pack(call, unit, scratch);
   clear(scratch, 0, scratch->groups, args->topk);
   simd_walk(call, unit, scratch, 0, scratch->groups, topk_step, &pass);
-  for (int lane = 0; lane < unit->lanes; lane++) simd_short_sort(&scratch->list[lane]);
+  for (int lane = 0; lane < unit->lanes; lane++) simd_short_sort(&scratch->list[lane], call->isa->rank);
   for (int g = 0; g < scratch->groups; g++) again_if_lost(call, args, unit, scratch, g);
   for (int lane = 0; lane < unit->lanes; lane++) {
     simd_short *list = &scratch->list[lane];
     if (unit->parts == 1) {
       resolve(call, args, unit, scratch, lane, list, 0);
-      write_lane(call, args, unit, lane, list->best.key);
+      write_lane(call, args, unit, lane, list->key);
     } else {
-      memcpy(fused->keys + (unit->slot + lane) * room, list->best.key, (size_t)room * sizeof *list->best.key);
-      memcpy(fused->high + (unit->slot + lane) * room, list->high, (size_t)room * sizeof *list->high);
+      memcpy(fused->keys + (unit->slot + lane) * kept, list->key, (size_t)kept * sizeof *list->key);
+      memcpy(fused->high + (unit->slot + lane) * kept, list->high, (size_t)kept * sizeof *list->high);
     }
   }
 }
@@ -196,16 +203,16 @@ static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch
  * it is made exact. */
 static void merge_lane(const simd_call *call, const fused *fused, const simd_unit *unit, simd_scratch *scratch,
                        int lane, simd_short *list, int every) {
-  const int64_t topk = fused->args->topk, room = simd_short_room(topk);
+  const int64_t topk = fused->args->topk, kept = simd_short_kept(topk);
   clear(scratch, 0, 1, topk);
   for (int part = 0; part < unit->parts; part++) {
-    const int64_t at = (unit->slot + (int64_t)part * unit->lanes + lane) * room;
-    simd_short one = {.best = {.topk = room, .key = fused->keys + at}, .high = fused->high + at};
-    while (one.best.held < room && one.best.key[one.best.held]) one.best.held++;
+    const int64_t at = (unit->slot + (int64_t)part * unit->lanes + lane) * kept;
+    simd_short one = {.keep = kept, .room = kept, .key = fused->keys + at, .high = fused->high + at};
+    while (one.held < kept && one.key[one.held]) one.held++;
     if (every) resolve(call, fused->args, unit, scratch, lane, &one, 1);
-    for (int64_t i = 0; i < one.best.held; i++) simd_short_offer(list, one.best.key[i], one.high[i]);
+    for (int64_t i = 0; i < one.held; i++) simd_short_offer(list, one.key[i], one.high[i], call->isa->rank);
   }
-  simd_short_sort(list);
+  simd_short_sort(list, call->isa->rank);
 }
 
 static void merge_tile(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
@@ -216,7 +223,7 @@ static void merge_tile(const simd_call *call, const simd_unit *unit, simd_scratc
     merge_lane(call, fused, unit, scratch, lane, list, 0);
     if (simd_short_lost(list, fused->args->topk)) merge_lane(call, fused, unit, scratch, lane, list, 1);
     resolve(call, fused->args, unit, scratch, lane, list, 0);
-    write_lane(call, fused->args, unit, lane, list->best.key);
+    write_lane(call, fused->args, unit, lane, list->key);
   }
 }
 
@@ -227,14 +234,14 @@ static int needs_merge(const simd_plan *plan) {
 }
 
 static int run(simd_state *state, const simd_call *call, const m3idx_topk_args *args, simd_plan *plan, int threads) {
-  const int64_t room = simd_short_room(args->topk);
+  const int64_t kept = simd_short_kept(args->topk);
   fused fused = {.args = args};
-  if (simd_plan_make(plan, call, threads, room)) return -1;
+  if (simd_plan_make(plan, call, threads, simd_short_room(args->topk))) return -1;
   const int merge = needs_merge(plan);
   if (merge) {
-    fused.keys = malloc((size_t)(plan->lanes * room) * (sizeof *fused.keys + sizeof *fused.high));
+    fused.keys = malloc((size_t)(plan->lanes * kept) * (sizeof *fused.keys + sizeof *fused.high));
     if (!fused.keys) return -1;
-    fused.high = (uint32_t *)(void *)(fused.keys + plan->lanes * room);
+    fused.high = (uint32_t *)(void *)(fused.keys + plan->lanes * kept);
   }
   int failed = simd_run(state, call, plan, threads, topk_unit, &fused);
   if (!failed && merge) failed = simd_run(state, call, plan, threads, merge_tile, &fused);

@@ -32,15 +32,16 @@ int64_t simd_page_id(const simd_call *call, const simd_unit *unit, int64_t block
   return call->block_table[unit->request * call->block_table_stride + block];
 }
 
-/* Part `part` of `parts` of the rows of a page whose elements lie side by side. */
-static simd_next ahead(const simd_call *call, int64_t id, int64_t part, int64_t parts) {
+/* The rows of a page whose elements lie side by side, for `runs` runs of a filter. */
+static simd_next ahead(const simd_call *call, int64_t id, int runs) {
   const m3idx_tensor *k = call->index_k;
-  const int64_t size = call->batch->block_size, from = size * part / parts,
-                bytes = (int64_t)m3idx_dtype_bytes(k->dtype);
-  return (simd_next){.row = ref_element(k, id, from, 0),
+  const int64_t size = call->batch->block_size, bytes = (int64_t)m3idx_dtype_bytes(k->dtype);
+  const int64_t lines = size * ((call->dim * bytes + 63) / 64);
+  return (simd_next){.row = ref_element(k, id, 0, 0),
                      .stride_bytes = k->stride[1] * bytes,
-                     .rows = k->stride[2] == 1 ? (int)(size * (part + 1) / parts - from) : 0,
-                     .bytes = (int)(call->dim * bytes)};
+                     .rows = k->stride[2] == 1 ? (int)size : 0,
+                     .bytes = (int)(call->dim * bytes),
+                     .lines = (int)((lines + runs - 1) / runs)};
 }
 
 void simd_walk(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, int first, int groups,
@@ -52,11 +53,9 @@ void simd_walk(const simd_call *call, const simd_unit *unit, simd_scratch *scrat
     const int64_t id = simd_page_id(call, unit, block), see = last->max_keys - block * size;
     simd_page page;
     simd_page_load(call, &page, id, (int)(see < size ? see : size), few, scratch->page_copy);
-    for (int g = 0; g < groups; g++) {
-      if (scratch->group[first + g].max_keys <= block * size) continue;
-      if (block + 1 < unit->end) page.next = ahead(call, simd_page_id(call, unit, block + 1), g, groups);
-      step(call, unit, scratch, first + g, &page, block, user);
-    }
+    if (block + 1 < unit->end) page.next = ahead(call, simd_page_id(call, unit, block + 1), groups);
+    for (int g = 0; g < groups; g++)
+      if (scratch->group[first + g].max_keys > block * size) step(call, unit, scratch, first + g, &page, block, user);
   }
 }
 
