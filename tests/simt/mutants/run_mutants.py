@@ -14,17 +14,16 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "fuzz" / "mutants"))
+from mutant_table import lines, plant, unescape
+
 SUITES = ("test_simt_select", "test_simt_score")
 SLOWER = 20  # times the slowest suite without a fault, from where on a mutant is said to hang
 
 
 def load(path):
-    rows = []
-    for line in path.read_text().splitlines():
-        if line and not line.startswith("#"):
-            name, file, text, instead = (line + "\t\t\t").split("\t")[:4]
-            rows.append((name, file, text.replace("\\n", "\n"), instead.replace("\\n", "\n")))
-    return rows
+    rows = ((fields + ["", ""])[:4] for fields in lines(path))
+    return [(name, file, unescape(text), unescape(instead)) for name, file, text, instead in rows]
 
 
 def build(folder):
@@ -66,10 +65,11 @@ def main():
         if name not in names:
             continue
         original = (source / "hip" / file).read_text()
-        if original.count(text) != 1:
+        faulty = plant(original, text, instead)
+        if faulty is None:
             result = f"NOT FOUND exactly once in {file}"
         else:
-            (kernels / file).write_text(original.replace(text, instead))
+            (kernels / file).write_text(faulty)
             done = build(folder / "build")
             suite = "test_simt_score" if file.split(".")[0] in (
                 "hip_score", "hip_exact", "hip_filter", "hip_format", "hip_cache_insert") else "test_simt_select"
