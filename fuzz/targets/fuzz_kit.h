@@ -33,7 +33,7 @@ static inline uint64_t fuzz_word(fuzz_bytes *in, int width) {
 static inline int64_t fuzz_between(fuzz_bytes *in, int64_t low, int64_t high) {
   const uint64_t span = (uint64_t)(high - low) + 1;
   const int width = span <= 1 << 8 ? 1 : span <= 1 << 16 ? 2 : 4;
-  return low + (int64_t)(fuzz_word(in, width) % span);
+  return low + (int64_t)(fuzz_word(in, width) % (span ? span : 1));
 }
 
 /* One of count values. */

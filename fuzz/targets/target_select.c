@@ -29,7 +29,7 @@ static int64_t columns(fuzz_bytes *in) {
 static void wanted(const problem *p, int64_t head, int64_t row, int32_t *ids) {
   const oracle_contract c = {(unsigned)p->contract.tie, (unsigned)p->contract.nan, (unsigned)p->contract.zero,
                              (unsigned)p->contract.order};
-  const int64_t n = p->num_blocks[row];
+  const int64_t n = p->score ? p->num_blocks[row] : 0;
   uint32_t bits[MAX_COLUMNS];
   for (int64_t b = 0; b < n; b++) {
     memcpy(&bits[b], &p->score[(head * p->rows + row) * (p->columns + p->pad) + b], sizeof bits[b]);
