@@ -167,10 +167,12 @@ static int64_t row_blocks(draw *d, int64_t topk, int64_t top) {
 static void draw_select(draw *d) {
   const int64_t topk = draw_topk(d), heads = once_in(d, 3) ? in(d, 2, 4) : 1, rows = once_in(d, 3) ? in(d, 2, 8) : 1;
   const int64_t top = most(8, d->most_elements / (heads * rows));
+  /* Ids that 16 bits do not hold, as the last of a row is that --local asks for. */
+  const int64_t wide = d->out->size == FUZZ_LARGE && once_in(d, 3) ? least(top, 65536 + below(d, 3)) : -1;
   int64_t longest = 0;
   say(d, "--op select --num-blocks ");
   for (int64_t r = 0; r < rows; r++) {
-    const int64_t n = row_blocks(d, topk, top);
+    const int64_t n = r == 0 && wide >= 0 ? wide : row_blocks(d, topk, top);
     longest = most(longest, n);
     say(d, "%s%ld", r ? "," : "", (long)n);
   }
