@@ -50,9 +50,10 @@ static int count_pages(const case_spec *spec, int64_t *pages, char *why) {
   return 0;
 }
 
-/* The page of a live entry, the next-th of all, block b of its request. */
+/* The page of a live entry, the next-th of all, block b of its request.  Where there is one there is a page. */
 static int32_t page_of(const case_spec *spec, uint64_t drawn, int64_t pages, const int32_t *order, int64_t next,
                        int64_t b) {
+  if (pages < 1) return INT32_MAX;
   switch (spec->table) {
   case CASE_TURNS: return order[next % pages]; /* again from its start when pages are shared */
   case CASE_RANDOM: return order[case_word(drawn, (uint64_t)next) % (uint64_t)pages];

@@ -86,7 +86,7 @@ static void tell(const fuzz_failure *f) {
 static void explain(const fuzz_session *session, const case_file *file, fuzz_failure *f) {
   char *text = NULL, why[CASE_MESSAGE_BYTES];
   size_t bytes = 0;
-  fuzz_outcome outcome;
+  fuzz_outcome outcome = {0};
   FILE *out = open_memstream(&text, &bytes);
   if (!out) return;
   fuzz_run_file(session, file, f->line, out, &outcome, why);

@@ -116,7 +116,7 @@ static void become(const fuzz_program *p, char *const *argv, int in, int out) {
   setpgid(0, 0); /* so that what it starts ends with it */
   signal(SIGPIPE, SIG_DFL);
   if (in < 0) in = open("/dev/null", O_RDONLY);
-  if (log < 0 || in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out < 0 ? log : out, STDOUT_FILENO) < 0 ||
+  if (!argv[0] || log < 0 || in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out < 0 ? log : out, STDOUT_FILENO) < 0 ||
       dup2(log, STDERR_FILENO) < 0)
     _exit(126);
   execvp(argv[0], argv);

@@ -110,7 +110,7 @@ int fuzz_small_copy(const fuzz_small *from, fuzz_small *out) {
 
 /* What no line may say is taken back. */
 static void normalise(case_spec *s) {
-  if (s->op == CASE_PREFILL) {
+  if (s->op == CASE_PREFILL && s->q_lens && s->prefix_lens && s->seq_lens) {
     s->num_rows = 0;
     for (int64_t r = 0; r < s->num_requests; r++) {
       const int64_t need = (int64_t)s->prefix_lens[r] + s->q_lens[r];
@@ -155,8 +155,8 @@ static uint32_t element(const case_tensor *t, int64_t i) {
 /* Whether generation would put this element there by itself, or nobody reads it. */
 static bool needless(const case_spec *s, const fuzz_point *p) {
   const bool table = p->tensor == CASE_PUT_BLOCK_TABLE || p->tensor == CASE_PUT_ATTENTION_BLOCK_TABLE;
-  if (table) return p->at[1] >= ceil_div(s->seq_lens[p->at[0]], s->block_size);
-  if (p->tensor == CASE_PUT_SCORE) return p->bits == 0 || p->at[2] >= s->num_blocks[p->at[0]];
+  if (table) return !s->seq_lens || p->at[1] >= ceil_div(s->seq_lens[p->at[0]], s->block_size);
+  if (p->tensor == CASE_PUT_SCORE) return p->bits == 0 || !s->num_blocks || p->at[2] >= s->num_blocks[p->at[0]];
   return p->bits == 0;
 }
 

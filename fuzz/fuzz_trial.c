@@ -74,7 +74,7 @@ static int run_alone(const fuzz_setup *setup, const case_spec *spec) {
   char why[CASE_MESSAGE_BYTES];
   bool unusable;
   fuzz_session session;
-  fuzz_outcome outcome;
+  fuzz_outcome outcome = {0};
   case_file file = {0};
   if (case_generate(spec, &file, why)) return EXIT_SENSELESS;
   if (fuzz_open(setup, &session, &unusable, why)) return EXIT_SENSELESS;

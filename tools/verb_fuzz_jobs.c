@@ -149,7 +149,7 @@ int fuzz_job_case(const fuzz_settings *s) {
   char why[CASE_MESSAGE_BYTES];
   bool unusable;
   fuzz_session session;
-  fuzz_outcome outcome;
+  fuzz_outcome outcome = {0};
   case_file file;
   int status = take_case(s, s->one_case, &file);
   if (status) return status;
