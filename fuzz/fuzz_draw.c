@@ -211,6 +211,7 @@ static shape draw_shape(draw *d, bool decode) {
   s.K = draw_topk(d);
   s.R = once_in(d, 2) ? in(d, 1, 5) : 1;
   s.query_len = decode ? (once_in(d, 2) ? in(d, 2, 5) : 1) : in(d, 1, 6);
+  if (once_in(d, 6)) s.query_len = most(1, lanes(d, 40)); /* vectors and tiles of lanes, just full or just not */
   if (decode && d->out->size != FUZZ_SMALL && once_in(d, 2)) {
     const int64_t reqs = beside(d, &d->edges->decode_reqs, 129);
     if (reqs > 0) s.R = reqs;
