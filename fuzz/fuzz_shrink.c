@@ -23,7 +23,7 @@ typedef struct shrinker {
   bool progress, no_memory;
 } shrinker;
 
-static bool over(const shrinker *s) { return s->no_memory || fuzz_now() > s->deadline; }
+static bool over(const shrinker *s) { return s->no_memory || fuzz_interrupted() || fuzz_now() > s->deadline; }
 
 static bool fails(shrinker *s, const fuzz_small *candidate) {
   case_spec spec;
