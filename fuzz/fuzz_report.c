@@ -125,20 +125,19 @@ json_t *fuzz_report_read(const char *path, char *why) {
 }
 
 int fuzz_report_write(const json_t *report, const char *path, char *why) {
-  const size_t bytes = strlen(path) + 8;
+  const size_t bytes = strlen(path) + 40;
   char *name = malloc(bytes);
   int bad = -1;
   if (!name) return case_fail(why, "no memory for a name");
-  snprintf(name, bytes, "%s.XXXXXX", path);
-  const int fd = mkstemp(name);
-  FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+  snprintf(name, bytes, "%s.tmp-%ld", path, (long)getpid());
+  FILE *out = fopen(name, "wx");
   if (out) {
     bad = json_dumpf(report, out, JSON_INDENT(2) | JSON_PRESERVE_ORDER) || putc('\n', out) == EOF;
     bad |= fclose(out);
     if (!bad) bad = rename(name, path);
   }
   if (bad) case_fail(why, "%.200s: cannot write: %s", path, strerror(errno));
-  if (bad && fd >= 0) unlink(name);
+  if (bad && out) unlink(name);
   free(name);
   return bad ? -1 : 0;
 }

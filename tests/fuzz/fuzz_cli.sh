@@ -135,6 +135,9 @@ fuzz 2 --seconds 1 --failures 0
 says "--failures 0: must be 1..100"
 expect 3 env M3IDX_HIP_PLUGIN=/dev/null "$m3idx" fuzz --cases 5 --backends ref,hip
 says "hip: "
+expect 0 test -z "$(find . -name '*.tmp-*')"
+(umask 027 && "$m3idx" fuzz --cases 5 --report mode.json >/dev/null)
+equal 640 "$(stat -c %a mode.json)" "mode of a report"
 fuzz 2 --cases 5 --report no/such/dir.json
 says "no/such/dir.json: cannot write"
 
