@@ -44,7 +44,7 @@ static int uncovered(const coverage *v) {
   const int sizes[] = {v->block_size[16], v->block_size[32], v->block_size[64], v->block_size[128]};
   return holes("op", v->op, 3) + holes("queries of format", v->q, M3IDX_DTYPE_COUNT) +
          holes("keys of format", v->k, M3IDX_DTYPE_COUNT) + holes("tie", v->tie, 2) + holes("nan", v->nan, 4) +
-         holes("zero", v->zero, 2) + holes("order", v->order, 2) + holes("data kind", v->data, 5) +
+         holes("zero", v->zero, 2) + holes("order", v->order, 2) + holes("data kind", v->data, CASE_ZEROS + 1) +
          holes("tensor", v->tensors, GOLDEN_TENSORS) + holes("block size", sizes, 4);
 }
 
