@@ -100,15 +100,19 @@ static int64_t units_of(cutting *cut, const simd_call *call) {
   return cut->plan->count;
 }
 
-/* Enough units to keep the threads busy to the end.  A unit of g groups and r pages packs g groups and loads r pages
- * for g * r steps; a group costs about four times as much as a page, so that r = 4 g is best.  Where there is not
- * enough work for that, tiles become narrower, at last as narrow as it takes. */
-static void cut_up(cutting *cut, const simd_call *call, int threads) {
+/* Enough units to keep the threads busy to the end.  Each packs its groups once and loads its pages once for all of
+ * them, and its selection begins anew, so that ranges are rather long and tiles rather narrow: sixteen pages or more a
+ * group. Where even narrow tiles get short ranges, a selection (`room`) gets fewer units; where there is not enough
+ * work for those, tiles become narrower still. */
+static void cut_up(cutting *cut, const simd_call *call, int threads, int64_t room) {
+  enum { PAGES_PER_GROUP = 16, SHORT = 64 };
   simd_plan *plan = cut->plan;
-  const int64_t enough = threads == 1 ? 1 : (int64_t)threads * UNITS_PER_THREAD;
+  int64_t enough = (int64_t)threads * UNITS_PER_THREAD;
   each_tile(call, plan, add_cost, cut);
+  if (room && cut->total / enough / cost(NARROW, 1) < SHORT) enough /= 2;
   cut->largest = cut->total / enough + 1;
-  while (plan->tile > NARROW && cut->largest / cost(plan->tile, 1) < 4 * plan->tile / SIMD_LANES) plan->tile /= 2;
+  while (plan->tile > NARROW && cut->largest / cost(plan->tile, 1) < PAGES_PER_GROUP * plan->tile / SIMD_LANES)
+    plan->tile /= 2;
   while (plan->tile > SIMD_LANES && units_of(cut, call) < enough / 2) plan->tile /= 2;
 }
 
@@ -116,7 +120,7 @@ int simd_plan_make(simd_plan *plan, const simd_call *call, int threads, int64_t 
   cutting cut = {.plan = plan};
   memset(plan, 0, sizeof *plan);
   plan->tile = tile_lanes(call, room);
-  if (threads > 1) cut_up(&cut, call, threads);
+  if (threads > 1) cut_up(&cut, call, threads, room);
   plan->unit = malloc((size_t)(units_of(&cut, call) + 1) * sizeof *plan->unit);
   if (!plan->unit) return -1;
   plan->count = 0;
