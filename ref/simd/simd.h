@@ -73,7 +73,7 @@ typedef struct simd_filter {
 typedef enum simd_sum {
   SIMD_DOUBLE, /* products and sums in double, in any order */
   SIMD_NARROW, /* products may be taken in binary32: exact but for underflow */
-  SIMD_SPLIT   /* and cut at a grid, both halves summed in binary32, each of at most 16 chains along d */
+  SIMD_SPLIT   /* and cut at a grid, both halves summed in binary32, each in simd_isa.chains chains along d */
 } simd_sum;
 
 /* The number of the lowest set bit; mask != 0. */
@@ -110,7 +110,9 @@ typedef struct simd_isa {
   void (*peak)(float *score, int tokens, const int32_t *visible, float *most);
   /* Every t, l with score[t][l] >= least[l] (never where that is NaN) as t << 8 | l, by rising t; their number. */
   int (*pick)(const float *score, int tokens, const float *least, uint16_t *list);
-  /* dot[i] of query and key list[i].  center: of SIMD_SPLIT, a lane's.  doubles: group->row in double, or NULL. */
+  /* dot[i] of query and key list[i].  center: of SIMD_SPLIT, a lane's.  doubles: otherwise, group->row in double, or
+   * NULL. */
+  int chains; /* 8 or 16; where no such sums are made, 16 */
   void (*dots)(const simd_group *group, const simd_page *page, const uint16_t *list, int count, simd_sum sum,
                const float *center, const double *doubles, double *dot);
   /* low[l] = the float nearest to best[l] - reach, reach = unit * sum[l] + tiny.  Lanes of which best[l] + reach has

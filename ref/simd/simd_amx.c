@@ -123,6 +123,7 @@ const simd_isa simd_amx = {
     .load = simd_avx512_load,
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,
+    .chains = 16,
     .dots = simd_avx512_dots,
     .ends = simd_avx512_ends,
     .select = simd_select_avx512,

@@ -291,6 +291,7 @@ const simd_isa simd_avx2 = {
     .load = load,
     .peak = peak,
     .pick = pick,
+    .chains = 8,
     .dots = dots,
     .ends = ends,
     .select = simd_select_avx2,

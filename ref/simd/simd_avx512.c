@@ -322,6 +322,7 @@ const simd_isa simd_avx512 = {
     .load = simd_avx512_load,
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,
+    .chains = 16,
     .dots = simd_avx512_dots,
     .ends = simd_avx512_ends,
     .select = simd_select_avx512,

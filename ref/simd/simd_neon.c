@@ -83,6 +83,7 @@ const simd_isa simd_neon = {
     .load = load,
     .peak = peak,
     .pick = pick,
+    .chains = 16,
     .dots = dots,
     .ends = ends,
     .select = simd_select_plain,

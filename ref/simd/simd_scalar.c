@@ -72,6 +72,7 @@ const simd_isa simd_scalar = {
     .load = load,
     .peak = peak,
     .pick = pick,
+    .chains = 16,
     .dots = dots,
     .ends = ends,
     .select = simd_select_plain,

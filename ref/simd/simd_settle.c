@@ -189,13 +189,13 @@ static int keep(simd_work *work, int count, uint32_t lanes, const double *best, 
 }
 
 /* Theorem 5: 6 * 2^floor(log2(sum * peak)), in the middle of a binade that no chain leaves; 0 for a query of zeros. */
-int simd_split(const simd_group *group, const simd_page *page, float *center, double *unit) {
+int simd_split(const simd_isa *isa, const simd_group *group, const simd_page *page, float *center, double *unit) {
   const uint32_t least = 0x12800000u; /* 2^-90 */
   uint32_t bits[SIMD_LANES], small = 0;
   for (int l = 0; l < SIMD_LANES; l++) bits[l] = simd_bits((float)(group->sum[l] * (double)page->peak));
   for (int l = 0; l < SIMD_LANES; l++) small |= (uint32_t)(bits[l] - 1 < least - 1);
   for (int l = 0; l < SIMD_LANES; l++) center[l] = 6 * simd_float(bits[l] & 0x7f800000u);
-  *unit = (group->dim / 8 + 4) * group->dim * (0x1p-46 * (1.0 + 0x1p-9)) * (double)page->peak;
+  *unit = (group->dim / isa->chains + 4) * group->dim * (0x1p-46 * (1.0 + 0x1p-9)) * (double)page->peak;
   return !small && group->most_sum * (double)page->peak < 0x1p120;
 }
 
@@ -211,9 +211,9 @@ void simd_settle(const simd_call *call, simd_group *group, simd_page *page, cons
   double best[SIMD_LANES], reach[SIMD_LANES];
   int count = candidates(call, page, found, work, lanes);
   const double *doubles = doubles_of(group, count, work);
-  const simd_sum sum = !narrow                                               ? SIMD_DOUBLE
-                       : !doubles && simd_split(group, page, center, &split) ? SIMD_SPLIT
-                                                                             : SIMD_NARROW;
+  const simd_sum sum = !narrow                                                          ? SIMD_DOUBLE
+                       : !doubles && simd_split(call->isa, group, page, center, &split) ? SIMD_SPLIT
+                                                                                        : SIMD_NARROW;
   uint32_t numbers = lanes;
   call->isa->dots(group, page, work->list, count, sum, center, doubles, work->dot);
   best_of(work, count, best);

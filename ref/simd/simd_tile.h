@@ -73,7 +73,7 @@ void simd_find(const simd_call *call, const simd_group *group, simd_page *page, 
 
 /* For SIMD_SPLIT: the lanes' centers, and unit: a dot is at most unit * sum[l] + dim * 2^-149 off.  0 = the numbers are
  * too large or too small for it.  Products must be narrow, the page without wild tokens, no lane wild. */
-int simd_split(const simd_group *group, const simd_page *page, float *center, double *unit);
+int simd_split(const simd_isa *isa, const simd_group *group, const simd_page *page, float *center, double *unit);
 
 /* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
  * bits mean nothing.  first_row is the request's, id the page's. */

@@ -259,7 +259,7 @@ static int attack_split(const problem *p, const simd_isa *isa, simd_form form) {
   group.row = (void *)row;
   simd_group_pack(&call, &group, 0, 0, 0, ROWS);
   simd_page_load(&call, &page, 0, SIMD_TOKENS, 0, copy);
-  if (!simd_split(&group, &page, center, &unit)) return 0;
+  if (!simd_split(isa, &group, &page, center, &unit)) return 0;
   for (int t = 0; t < SIMD_TOKENS; t++)
     for (int r = 0; r < ROWS; r++) list[count++] = (uint16_t)(t << 8 | r);
   isa->dots(&group, &page, list, count, SIMD_SPLIT, center, NULL, dot);
