@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The probe of matrix steps (hip/hip_probe.h) under every model: green where the assumption holds, red a little outside
- * it.
+ * it, and scores right even where it is far outside.
  */
 #include <check.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "simt_backend.h"
 #include "simt_harness.h"
+#include "simt_lines.h"
 #include "simt_matrix.h"
 
 static const char *const names[] = {"plausible", "up", "down", "any", "place"};
@@ -43,12 +44,27 @@ START_TEST(lying) {
 }
 END_TEST
 
+/* Scores and ids under units that the probe refutes, a little and wildly. */
+START_TEST(right_without) {
+  simt_matrix_named("place", simt_matrix_current());
+  simt_matrix_current()->scale = _i % 2 ? 8.0 / 7 : 1e5;
+  m3idx_context *ctx = simt_open(simt_archs[_i / 2]);
+  ck_assert_msg(strstr(ctx->details, "scores do without them"), "%s", ctx->details);
+  simt_close(ctx);
+  simt_check_line("--op prefill --q-lens 20,3 --prefix-lens 250,0 --data wide --heads 2 --seed 3", simt_archs[_i / 2],
+                  ", refuted");
+  simt_check_line("--op decode --seq-lens 270,40 --data wide --heads 2 --seed 4", simt_archs[_i / 2], ", refuted");
+  simt_matrix_named("plausible", simt_matrix_current());
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("simt_probe");
   TCase *tcase = tcase_create("probe");
   tcase_set_timeout(tcase, 0);
   tcase_add_loop_test(tcase, honest, 0, NAMES);
   tcase_add_loop_test(tcase, lying, 0, 2);
+  tcase_add_loop_test(tcase, right_without, 0, 2 * SIMT_ARCHS);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);
