@@ -55,9 +55,12 @@ void bench_torch_end(void) {
   torch = (child){0};
 }
 
-/* The answer to a line, without its newline; NULL = the child is gone. */
+/* The answer to a line, without its newline; NULL = the child is gone.  One that ended before it was asked may have
+ * said why. */
 static char *ask(const char *line, char *answer, int bytes) {
-  if (fputs(line, torch.to) < 0 || fflush(torch.to) || !fgets(answer, bytes, torch.from)) return NULL;
+  fputs(line, torch.to);
+  fflush(torch.to);
+  if (!fgets(answer, bytes, torch.from)) return NULL;
   answer[strcspn(answer, "\n")] = 0;
   return answer;
 }
