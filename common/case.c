@@ -174,10 +174,18 @@ static int view_integer(const case_file *file, const char *key, int64_t min, int
   errno = 0;
   long long value = strtoll(text, &end, 10);
   bool digits = *text && strspn(text + (*text == '-'), "0123456789") == strlen(text + (*text == '-'));
-  if (!digits || end == text || *end) return case_fail(why, "metadata %s: \"%.80s\" is not an integer", key, text);
+  if (!digits || end == text) return case_fail(why, "metadata %s: \"%.80s\" is not an integer", key, text);
   if (errno || value < min || value > max)
     return case_fail(why, "metadata %s: %.80s, must be %lld..%lld", key, text, (long long)min, (long long)max);
   *out = value;
+  return 0;
+}
+
+int case_scale(const char *text, float *scale) {
+  char *end;
+  const float value = strtof(text, &end);
+  if (!*text || !strchr(".0123456789", *text) || end == text || *end || !(value > 0) || isinf(value)) return -1;
+  *scale = value;
   return 0;
 }
 
@@ -192,9 +200,8 @@ static int view_text(const case_file *file, m3idx_case *c, char *why) {
     if (c->op == CASE_SELECT) return case_fail(why, "metadata op: \"%.80s\", must be prefill, decode or select", op);
   if (m3idx_contract_by_name(contract ? contract : "vllm", &c->contract) != M3IDX_OK)
     return case_fail(why, "metadata contract: \"%.80s\" is neither a preset nor the four fields", contract);
-  char *end;
-  c->scale = scale ? strtof(scale, &end) : 1;
-  if (scale && (end == scale || *end || !(c->scale > 0) || isinf(c->scale) || !strchr(".0123456789", *scale)))
+  c->scale = 1;
+  if (scale && case_scale(scale, &c->scale))
     return case_fail(why, "metadata scale: \"%.80s\", must be a finite number above 0", scale);
   return 0;
 }

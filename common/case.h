@@ -165,8 +165,9 @@ const char *case_table_name(case_table table);
 /* Blocks of the longest row: the least max_block that fits. */
 int64_t case_spec_least_blocks(const case_spec *spec);
 
-/* ---- generation (casegen.c): inputs and metadata of a spec; same bytes on every host ---- */
-int case_generate(const case_spec *spec, case_file *out, char *why);
+/* ---- generation (casegen.c): inputs and metadata of a spec; same bytes on every host ----
+ * M3IDX_OK, or M3IDX_INVALID or M3IDX_NO_MEMORY with a sentence in why and nothing to free. */
+m3idx_status case_generate(const case_spec *spec, case_file *out, char *why);
 
 /* ---- cases in memory (case.c) ---- */
 void case_file_free(case_file *file);
@@ -185,6 +186,8 @@ int case_set_metadata(case_file *file, const char *key, const char *value);
 /* One tensor's bytes as little-endian, for files and digests: calls sink() with consecutive
  * pieces until it returns other than 0, and returns that. */
 int case_tensor_le(const case_tensor *tensor, int (*sink)(void *user, const void *bytes, size_t n), void *user);
+/* A scale as text (S3.5), in lines and in files: a finite binary32 number above 0, without a sign.  -1 = none. */
+int case_scale(const char *text, float *scale);
 /* Decode names, shapes and metadata into a view; pointers stay owned by file.  Malformed = -1 and why. */
 int case_view(const case_file *file, m3idx_case *out, char *why);
 

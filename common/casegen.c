@@ -108,9 +108,7 @@ static int generate_lengths(const case_spec *spec, case_file *out, char *why) {
   return 0;
 }
 
-static int generate_attention(const case_spec *spec, int64_t max_block, case_file *out, char *why) {
-  int64_t pages;
-  if (count_pages(spec, &pages, why)) return -1;
+static int generate_attention(const case_spec *spec, int64_t pages, int64_t max_block, case_file *out, char *why) {
   void *q = add(out, "q", stored_as(spec->q_dtype), 3, (int64_t[]){spec->num_rows, spec->heads, spec->head_dim}, why);
   if (!q) return -1;
   case_fill_q(spec, q);
@@ -186,14 +184,23 @@ static int generate_metadata(const case_spec *spec, int64_t max_block, case_file
   return bad;
 }
 
-int case_generate(const case_spec *spec, case_file *out, char *why) {
+m3idx_status case_generate(const case_spec *spec, case_file *out, char *why) {
   case_file file = {0};
-  int64_t max_block = spec->max_block ? spec->max_block : case_spec_least_blocks(spec);
-  int bad = spec->op == CASE_SELECT ? generate_select(spec, max_block, &file, why)
-                                    : generate_attention(spec, max_block, &file, why);
-  if (!bad) bad = generate_puts(spec, &file, why);
-  if (!bad && (bad = generate_metadata(spec, max_block, &file))) case_fail(why, "no memory for the metadata");
-  if (bad) case_file_free(&file);
+  int64_t pages, max_block = spec->max_block ? spec->max_block : case_spec_least_blocks(spec);
+  m3idx_status status = M3IDX_OK;
+  if (spec->op == CASE_SELECT) {
+    if (generate_select(spec, max_block, &file, why)) status = M3IDX_NO_MEMORY;
+  } else if (count_pages(spec, &pages, why)) {
+    status = M3IDX_INVALID;
+  } else if (generate_attention(spec, pages, max_block, &file, why)) {
+    status = M3IDX_NO_MEMORY;
+  }
+  if (!status && generate_puts(spec, &file, why)) status = M3IDX_INVALID;
+  if (!status && generate_metadata(spec, max_block, &file)) {
+    case_fail(why, "no memory for the metadata");
+    status = M3IDX_NO_MEMORY;
+  }
+  if (status) case_file_free(&file);
   *out = file;
-  return bad ? -1 : 0;
+  return status;
 }

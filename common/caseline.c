@@ -5,7 +5,6 @@
  */
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,9 +169,7 @@ static int parse_value(parse *p, const option *o, const char *text, int64_t *cou
     if (m3idx_contract_by_name(text, at) == M3IDX_OK) return 0;
     return case_fail(p->why, "--%s %.80s: must be %s", o->key, text, o->help);
   case SCALE:
-    *(float *)at = strtof(text, &end);
-    if (end == text || *end || isspace((unsigned char)*text) || !(*(float *)at > 0) || isinf(*(float *)at))
-      return case_fail(p->why, "--%s %.80s: must be a finite number above 0", o->key, text);
+    if (case_scale(text, at)) return case_fail(p->why, "--%s %.80s: must be a finite number above 0", o->key, text);
     return 0;
   case SEED:
     errno = 0;

@@ -23,7 +23,8 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 static void usage(FILE *out) {
   fputs("Usage: m3idx VERB [OPTION...]   (m3idx VERB --help says more)\n\n", out);
   for (int i = 0; i < VERBS; i++) fprintf(out, "  %-8s%s\n", verbs[i].name, verbs[i].summary);
-  fputs("\nExit status: 0 done, or the same; 1 different, or wrong; 2 bad usage or input; 3 the backend cannot.\n",
+  fputs("\nExit status: 0 done, or the same; 1 different, or wrong; 2 bad usage or input; 3 the backend cannot, or no "
+        "memory.\n",
         out);
 }
 

@@ -34,10 +34,10 @@ static int generate(const char *verb, const line *l, const char *output, bool qu
   if (case_spec_parse(l->count, (const char *const *)l->words, &spec, why))
     return tool_fail(verb, EXIT_USAGE, "%s", why);
   progress_begin("generating", quiet);
-  int bad = case_generate(&spec, &file, why);
-  int status = bad ? EXIT_USAGE : tool_write(verb, output, &file);
+  const m3idx_status made = case_generate(&spec, &file, why);
+  int status = made ? tool_exit_status(made) : tool_write(verb, output, &file);
   progress_end();
-  if (bad) tool_fail(verb, EXIT_USAGE, "%s", why);
+  if (made) tool_fail(verb, status, "%s", why);
   case_spec_free(&spec);
   case_file_free(&file);
   return status;

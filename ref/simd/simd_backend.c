@@ -33,12 +33,18 @@ static m3idx_status unusable(m3idx_context *ctx, const char *word) {
                     word);
 }
 
+/* The set that M3IDX_ISA names; NULL where it is unset or empty. */
+static const char *asked_for(void) {
+  const char *word = getenv("M3IDX_ISA");
+  return word && *word ? word : NULL;
+}
+
 /* NULL and a message = none. */
 static const simd_isa *choose(m3idx_context *ctx, m3idx_status *status) {
-  const char *word = getenv("M3IDX_ISA");
+  const char *word = asked_for();
   for (int i = 0; i < ISAS; i++) {
-    if (word && *word && strcmp(word, isas[i]->name) != 0) continue;
-    if (!(word && *word) && isas[i]->slow && isas[i]->slow()) continue;
+    if (word && strcmp(word, isas[i]->name) != 0) continue;
+    if (!word && isas[i]->slow && isas[i]->slow()) continue;
     if (isas[i]->present()) return isas[i];
   }
   *status = unusable(ctx, word ? word : "");
@@ -61,7 +67,7 @@ static m3idx_status open_cpu(m3idx_context *ctx) {
   state->isa = isa;
   ctx->state = state;
   snprintf(ctx->details, sizeof ctx->details, "isa %s (%s)%s", isa->name, isa->what,
-           getenv("M3IDX_ISA") ? ", asked for by M3IDX_ISA" : "");
+           asked_for() ? ", asked for by M3IDX_ISA" : "");
   return M3IDX_OK;
 }
 

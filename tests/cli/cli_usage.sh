@@ -50,7 +50,7 @@ expect 2 "$m3idx" gen --op decode --seq-lens 9 -o no extra
 says "extra: one argument too many"
 expect 2 "$m3idx" gen --op decode --seq-lens 9 --seed -1 -o no
 says "--seed -1: must be 0.."
-expect 2 "$m3idx" gen --op select --num-blocks 134217727x4096 --heads 4096 -o no
+expect 3 "$m3idx" gen --op select --num-blocks 134217727x4096 --heads 4096 -o no
 says "tensor score: no memory"
 expect 1 test -e no
 
@@ -76,6 +76,9 @@ expect 1 test -e no
 expect 0 env M3IDX_HIP_PLUGIN=/nonexistent "$m3idx" run case -o golden --backend auto
 says "m3idx run: auto took "
 says "passed over hip: "
+# The choice is no progress: quiet or not, auto never chooses in silence.
+expect 0 env M3IDX_HIP_PLUGIN=/nonexistent "$m3idx" run case -o golden --quiet
+says "m3idx run: auto took "
 expect 0 "$m3idx" run case -o golden --backend ref --quiet
 equal "" "$out$err" "output of a quiet run"
 cp case malformed

@@ -76,6 +76,8 @@ START_TEST(bad_options) {
   ck_assert_int_eq(m3idx_open(&ctx, &threads, why, 5), M3IDX_INVALID); /* cut, ended, not past its end */
   ck_assert_str_eq(why, "num_");
   ck_assert_int_eq(why[5], 'x');
+  ck_assert_int_eq(m3idx_open(&ctx, &threads, why + 5, 0), M3IDX_INVALID);
+  ck_assert_int_eq(why[5], 'x');
 }
 END_TEST
 

@@ -89,6 +89,7 @@ static const struct {
     {decode_line, "topk", "", "metadata topk: \"\" is not an integer"},
     {decode_line, "topk", "0", "metadata topk: 0, must be 1..128"},
     {decode_line, "topk", "129", "metadata topk: 129, must be 1..128"},
+    {decode_line, "topk", "-", "metadata topk: \"-\" is not an integer"},
     {decode_line, "topk", " 5", "metadata topk: \" 5\" is not an integer"},
     {decode_line, "topk", "5.0", "metadata topk: \"5.0\" is not an integer"},
     {decode_line, "topk", "99999999999999999999", "metadata topk: 99999999999999999999, must be 1..128"},
@@ -108,6 +109,12 @@ static const struct {
     {decode_line, "scale", "inf", "metadata scale: \"inf\", must be"},
     {decode_line, "scale", "nan", "metadata scale: \"nan\", must be"},
     {decode_line, "scale", "1 ", "metadata scale: \"1 \", must be"},
+    {decode_line, "scale", " 1", "metadata scale: \" 1\", must be"},
+    {decode_line, "scale", "+1", "metadata scale: \"+1\", must be"},
+    {decode_line, "scale", "", "metadata scale: \"\", must be"},
+    {decode_line, "scale", "x", "metadata scale: \"x\", must be"},
+    {decode_line, "scale", ".", "metadata scale: \".\", must be"},
+    {decode_line, "scale", "1e39", "metadata scale: \"1e39\", must be"},
     {decode_line, "page_stride", "12", "metadata page_stride: 12, must be 8 or 16"},
     {decode_line, "page_stride", "32", "metadata page_stride: 32, must be 8..16"},
     {decode_line, "sparse_table", "yes", "metadata sparse_table: \"yes\" is not an integer"},
@@ -167,6 +174,8 @@ static const struct {
     {decode_line, "q", CASE_U8, 3, {4, 3, 32}, "metadata q_encoding: f16 is not one byte"},
     {decode_line, "index_k", CASE_U8, 3, {3, 64, 32}, "tensor index_k: dimension 1 is 64, must be 128 with"},
     {prefill_line, "index_k", CASE_BF16, 3, {7, 48, 16}, "tensor index_k: dimension 1 is 48, must be 16, 32"},
+    {prefill_line, "index_k", CASE_BF16, 3, {7, 8, 16}, "tensor index_k: dimension 1 is 8, must be 16, 32"},
+    {prefill_line, "index_k", CASE_BF16, 3, {7, 256, 16}, "tensor index_k: dimension 1 is 256, must be 16, 32"},
     {decode_line, "block_table", CASE_I64, 2, {2, 5}, "tensor block_table: dtype I64, must be I32"},
     {decode_line, "block_table", CASE_I32, 2, {3, 5}, "tensor block_table: dimension 0 is 3, must be 2"},
     {decode_line, "attention_block_table", CASE_I32, 2, {2, 3}, "tensor attention_block_table: dimension 1 is 3"},
@@ -203,6 +212,27 @@ START_TEST(head_dim_of_view) {
   ck_assert_int_eq(case_view(&file, &c, why), -1);
   ck_assert_msg(strstr(why, "tensor q: dimension 2 is ") == why, "%s", why);
   case_file_free(&file);
+}
+END_TEST
+
+/* Shapes that no tensor has leave the file as it was; what can be has the bytes of its product. */
+START_TEST(sizes) {
+  static const int64_t two[] = {3, 5}, negative[] = {3, -1}, none[] = {INT64_MAX, 0}, most[] = {INT64_MAX, 3};
+  case_file file = {0};
+  size_t bytes = 0;
+  ck_assert_int_eq(case_tensor_bytes(CASE_F64, 2, two, &bytes), 0);
+  ck_assert_uint_eq(bytes, 120);
+  ck_assert_int_eq(case_tensor_bytes(CASE_F64, 0, NULL, &bytes), 0);
+  ck_assert_uint_eq(bytes, 8);
+  ck_assert_int_eq(case_tensor_bytes(CASE_F64, 2, none, &bytes), 0);
+  ck_assert_uint_eq(bytes, 0);
+  ck_assert_int_eq(case_tensor_bytes(CASE_F64, -1, two, &bytes), -1);
+  ck_assert_int_eq(case_tensor_bytes(CASE_F64, CASE_MAX_RANK + 1, two, &bytes), -1);
+  ck_assert_int_eq(case_tensor_bytes(CASE_U8, 2, negative, &bytes), -1);
+  ck_assert_int_eq(case_tensor_bytes(CASE_U8, 2, most, &bytes), -1);
+  ck_assert_ptr_null(case_add_tensor(&file, "a", CASE_U8, 2, negative));
+  ck_assert_ptr_null(case_add_tensor(&file, "a", CASE_U8, 2, most));
+  ck_assert_int_eq(file.num_tensors, 0);
 }
 END_TEST
 
@@ -355,6 +385,7 @@ int main(void) {
   tcase_add_loop_test(tcase, malformed_metadata, 0, sizeof fields / sizeof *fields);
   tcase_add_loop_test(tcase, malformed_tensors, 0, sizeof tensors / sizeof *tensors);
   tcase_add_loop_test(tcase, head_dim_of_view, 0, 4);
+  tcase_add_test(tcase, sizes);
   tcase_add_test(tcase, little_endian);
   tcase_add_loop_test(tcase, outputs_of_a_run, 0, 3);
   tcase_add_test(tcase, refused_run);

@@ -88,6 +88,8 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", -1, 1, "tensor a: must be an object of"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", -1, 1,
      "tensor a: must be an object"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"offsets\":[0,1]}}", -1, 1, "tensor a: must be an object of"},
+    {"{\"a\":{\"dtype\":\"U8\",\"dims\":[1],\"data_offsets\":[0,1]}}", -1, 1, "tensor a: must be an object of"},
     {"{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", -1, 1, "tensor a: must be an object of"},
     {"{" T("a", "F8", "[1]", "[0,1]") "}", -1, 1, "tensor a: unknown dtype \"F8\""},
     {"{" T("a", "u8", "[1]", "[0,1]") "}", -1, 1, "tensor a: unknown dtype \"u8\""},
@@ -104,6 +106,7 @@ static const struct {
     {"{" T("a", "U8", "[1]", "[0]") "}", -1, 1, "tensor a: data_offsets must be two integers"},
     {"{" T("a", "U8", "[1]", "[0,1,2]") "}", -1, 1, "tensor a: data_offsets must be two integers"},
     {"{" T("a", "U8", "[1]", "[-1,0]") "}", -1, 1, "tensor a: data_offsets must be two integers"},
+    {"{" T("a", "U8", "[1]", "[0,null]") "}", -1, 1, "tensor a: data_offsets must be two integers"},
     {"{" T("a", "U8", "[1]", "[0.0,1.0]") "}", -1, 1, "tensor a: data_offsets must be two integers"},
     /* layout */
     {"{" T("a", "F32", "[2]", "[0,4]") "}", -1, 4, "tensor a: data_offsets [0, 4], must span the 8 bytes"},

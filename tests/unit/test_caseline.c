@@ -156,6 +156,9 @@ static const struct {
     {"--op decode --seq-lens 9 --scale inf", "--scale inf: must be"},
     {"--op decode --seq-lens 9 --scale 1e39", "--scale 1e39: must be"},
     {"--op decode --seq-lens 9 --scale 1,5", "--scale 1,5: must be"},
+    {"--op decode --seq-lens 9 --scale +1", "--scale +1: must be"}, /* as in a file */
+    {"--op decode --seq-lens 9 --scale=", "--scale : must be"},
+    {"--op decode --seq-lens 9 --scale x", "--scale x: must be"},
     {"--op decode --seq-lens 9 --sparse-table 2", "--sparse-table 2: must be 0..1"},
     {"--op decode --seq-lens 9 --sparse-table 1 --block-size 64", "--sparse-table 1: needs --block-size 128"},
     {"--op decode --seq-lens 9 --attention-table 1", "--attention-table 1: needs --sparse-table 1"},
@@ -169,6 +172,11 @@ static const struct {
     {"--op decode --seq-lens 9 --put q:0=", "--put q:0=: entry 0 is not TENSOR:INDEX=BITS"},
     {"--op decode --seq-lens 9 --put q:0=-1", "--put q:0=-1: entry 0 is not TENSOR:INDEX=BITS"},
     {"--op decode --seq-lens 9 --put q:0=100000000", "--put q:0=100000000: entry 0 is not TENSOR:INDEX=BITS"},
+    {"--op decode --seq-lens 9 --put qq:0=0", "--put qq:0=0: entry 0 is not TENSOR:INDEX=BITS"},
+    {"--op decode --seq-lens 9 --put q:x=0", "--put q:x=0: entry 0 is not TENSOR:INDEX=BITS"},
+    {"--op decode --seq-lens 9 --put q:0:1", "--put q:0:1: entry 0 is not TENSOR:INDEX=BITS"},
+    {"--op decode --seq-lens 9 --put q:0=1x", "--put q:0=1x: entry 0 is not TENSOR:INDEX=BITS"},
+    {"--op decode --seq-lens 9 --seed 1x", "--seed 1x: must be 0..18446744073709551615"},
     {"--op decode --seq-lens 9 --put q:0=1,", "--put q:0=1,: entry 1 is not TENSOR:INDEX=BITS"},
     {"--op decode --seq-lens 9 --put q:0=1,q:1", "--put q:0=1,q:1: entry 1 is not TENSOR:INDEX=BITS"},
     {"--op decode --seq-lens 9 --seed -1", "--seed -1: must be 0..18446744073709551615"},
@@ -225,6 +233,34 @@ START_TEST(many_words) {
 }
 END_TEST
 
+/* One element more than a line can put. */
+START_TEST(many_puts) {
+  char why[CASE_MESSAGE_BYTES];
+  static char line[64 + 6 * (CASE_MAX_LIST + 1)] = "--op decode --seq-lens 9 --put q:0=1";
+  case_spec spec;
+  char *end = line + strlen(line);
+  for (int i = 1; i < CASE_MAX_LIST; i++) end = strcpy(end, ",q:0=1") + 6;
+  ck_assert_msg(!case_spec_parse_line(line, &spec, why), "%s", why);
+  ck_assert_int_eq(spec.num_puts, CASE_MAX_LIST);
+  case_spec_free(&spec);
+  strcpy(end, ",q:0=1");
+  ck_assert_int_eq(case_spec_parse_line(line, &spec, why), -1);
+  ck_assert_str_eq(why, "--put: more than 4096 entries");
+}
+END_TEST
+
+/* Words that a line cannot hold, and the ends of the table of options. */
+START_TEST(words) {
+  char why[CASE_MESSAGE_BYTES];
+  const char *const argv[] = {"--op", "decode", "--seq-lens", "9", "--scale", " 1"};
+  case_spec spec;
+  ck_assert_int_eq(case_spec_parse(6, argv, &spec, why), -1);
+  ck_assert_str_eq(why, "--scale  1: must be a finite number above 0");
+  ck_assert_ptr_null(case_spec_option(-1));
+  ck_assert_ptr_null(case_spec_option(1000));
+}
+END_TEST
+
 START_TEST(help_names_every_option) {
   FILE *file = tmpfile();
   ck_assert_ptr_nonnull(file);
@@ -251,6 +287,8 @@ int main(void) {
   tcase_add_loop_test(tcase, refused, 0, sizeof wrong / sizeof *wrong);
   tcase_add_test(tcase, long_values);
   tcase_add_test(tcase, many_words);
+  tcase_add_test(tcase, many_puts);
+  tcase_add_test(tcase, words);
   tcase_add_test(tcase, help_names_every_option);
   return unit_run(suite);
 }

@@ -115,6 +115,7 @@ static const row merge_rows[] = {
      {{I64, AT(merge.topk_stride_head), 2}},
      "topk_idx: strides 2, 4 make its 2 * 3 rows of 4 elements overlap"},
     {"ids-on-keys", MERGE, {{INTO, AT(merge.topk_idx), AT(part_keys)}}, "overlaps keys at 0x"},
+    {"merged-misaligned", MERGE, {{MOVE, AT(merge.merged_keys), 4}}, "merged_keys = 0x"},
     {"merged-on-keys", MERGE, {{INTO, AT(merge.merged_keys), AT(part_keys[24])}}, "merged_keys at 0x"},
     {"id-range",
      MERGE,

@@ -220,6 +220,17 @@ static void balanced_batch(const int32_t *seq_lens, int32_t reqs, int32_t budget
     ck_assert_int_eq(next[r], seq_lens[r] > 0 ? ((int64_t)seq_lens[r] + 127) / 128 : 0);
 }
 
+/* Of 2^31 - 1 blocks a program may own all; of more than an int32 holds, that many (S8.3). */
+START_TEST(balanced_share) {
+  int32_t seq_lens[3] = {INT32_MAX, INT32_MAX, INT32_MAX};
+  ck_assert_int_eq(m3idx_blocks_per_program(seq_lens, 0, 1, 1), 1);
+  ck_assert_int_eq(m3idx_blocks_per_program(seq_lens, 1, 1, 1), INT32_MAX);
+  ck_assert_int_eq(m3idx_blocks_per_program(seq_lens, 3, 1, 1), INT32_MAX);
+  ck_assert_int_eq(m3idx_blocks_per_program(seq_lens, 3, 1, 2), INT32_MAX);
+  ck_assert_int_eq(m3idx_blocks_per_program(seq_lens, 2, 1, 3), 1431655765); /* ceil(4294967294 / 3) */
+}
+END_TEST
+
 START_TEST(balanced_map) {
   const int32_t reqs = _i;
   int32_t seq_lens[16];
@@ -258,6 +269,7 @@ int main(void) {
   tcase_add_test(tcase, topk_chunks);
   tcase_add_test(tcase, score_parts);
   tcase_add_loop_test(tcase, prefill_tiles, 0, 5); /* 1, 2 .. 16 splits */
+  tcase_add_test(tcase, balanced_share);
   tcase_add_loop_test(tcase, balanced_map, 1, 12); /* the request counts that have a budget */
   return unit_run(suite);
 }

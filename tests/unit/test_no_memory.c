@@ -32,11 +32,11 @@ static void arm(long n) { atomic_store(&countdown, n); }
 /* Whether the armed failure happened. */
 static bool disarm(void) { return atomic_exchange(&countdown, -1) < 0; }
 
-static const char *broken_call = ""; /* the libc function that fails */
-static int broken_errno;
+static const char *broken_calls = ""; /* the libc functions that fail, after so many good calls */
+static int broken_errno, good_calls;
 
 static bool breaks(const char *call) {
-  if (strcmp(broken_call, call) != 0) return false;
+  if (!strstr(broken_calls, call) || good_calls-- > 0) return false;
   errno = broken_errno;
   return true;
 }
@@ -49,6 +49,11 @@ WRAP(void *, malloc, (size_t n), (n), out_of_memory(), NULL)
 WRAP(void *, calloc, (size_t n, size_t size), (n, size), out_of_memory(), NULL)
 WRAP(void *, realloc, (void *old, size_t n), (old, n), out_of_memory(), NULL)
 WRAP(void *, aligned_alloc, (size_t align, size_t n), (align, n), out_of_memory(), NULL)
+WRAP(char *, strdup, (const char *text), (text), out_of_memory(), NULL)
+WRAP(char *, realpath, (const char *path, char *out), (path, out), out_of_memory(), NULL)
+WRAP(size_t, fwrite, (const void *bytes, size_t size, size_t n, FILE *f), (bytes, size, n, f), breaks("fwrite"), 0)
+WRAP(int, fflush, (FILE * f), (f), breaks("fflush"), EOF)
+WRAP(int, fsync, (int fd), (fd), breaks("fsync"), -1)
 WRAP(FILE *, fdopen, (int fd, const char *mode), (fd, mode), breaks("fdopen"), NULL)
 WRAP(int, rename, (const char *from, const char *to), (from, to), breaks("rename"), -1)
 WRAP(int, fstat, (int fd, struct stat *st), (fd, st), breaks("fstat"), -1)
@@ -162,6 +167,29 @@ START_TEST(test_operation) {
 }
 END_TEST
 
+/* S6.1: slots that do not ascend are sorted to find one named twice; without the memory for it nothing is inserted. */
+START_TEST(test_slots) {
+  enum { B = 16, D = 16 };
+  static uint8_t key[2 * D], cache[2 * B * D], want[2 * B * D];
+  const int64_t slots[] = {17, 3};
+  m3idx_cache_insert_args args = {
+      .key = {key, M3IDX_E5M2, {1, 2, D}, {0}}, .cache = {cache, M3IDX_E5M2, {2, B, D}, {0}}, .slot_mapping = slots};
+  m3idx_context *ctx = open_backend("ref");
+  memset(key, 0x11, sizeof key);
+  memset(cache, 0xa5, sizeof cache);
+  memset(want, 0xa5, sizeof want);
+  arm(0);
+  ck_assert_int_eq(M3IDX_NO_MEMORY, m3idx_cache_insert(ctx, &args));
+  ck_assert(disarm());
+  ck_assert_str_eq("no memory to check 2 slots", m3idx_message(ctx));
+  ck_assert_mem_eq(want, cache, sizeof want);
+  ck_assert_int_eq(M3IDX_OK, m3idx_cache_insert(ctx, &args));
+  for (int i = 0; i < 2; i++) memset(want + slots[i] * D, 0x11, D);
+  ck_assert_mem_eq(want, cache, sizeof want);
+  m3idx_close(ctx);
+}
+END_TEST
+
 /* A backend asked for by name fails; auto passes over it and says so. */
 START_TEST(test_open) {
   static const char *const names[] = {"cpu", "ref", "auto"};
@@ -222,13 +250,13 @@ START_TEST(test_line) {
   ck_assert_int_gt(n, 1);
   ck_assert_str_eq(lines[_i], text);
   free(text);
-  n = 0;
-  for (int bad = -1; bad; n++) {
+  m3idx_status status = M3IDX_NO_MEMORY;
+  for (n = 0; status; n++) {
     why[0] = 0;
     arm(n);
-    bad = case_generate(&spec, &file, why);
-    ck_assert_int_eq(disarm(), bad != 0);
-    if (bad) ck_assert_ptr_nonnull(strstr(why, "memory"));
+    status = case_generate(&spec, &file, why);
+    ck_assert_int_eq(disarm() ? M3IDX_NO_MEMORY : M3IDX_OK, status);
+    if (status) ck_assert_ptr_nonnull(strstr(why, "memory"));
   }
   ck_assert_int_gt(n, 10);
   case_file_free(&file);
@@ -330,12 +358,25 @@ START_TEST(test_file) {
 END_TEST
 
 static const struct {
-  const char *call;
-  int error;
+  const char *calls;
+  int error, good;
   bool reading;
 } broken[] = {
-    {"fstat", EIO, true},      {"fread", EIO, true},   {"fread", 0, true}, /* 0: the file became shorter */
-    {"fdopen", ENOMEM, false}, {"fclose", EIO, false}, {"rename", EIO, false},
+    {"fstat", EIO, 0, true},
+    {"fread", EIO, 0, true},
+    {"fread", 0, 0, true}, /* 0: the file became shorter */
+    {"fread", EIO, 1, true},
+    {"fread", 0, 2, true},
+    {"fdopen", ENOMEM, 0, false},
+    {"fwrite", ENOSPC, 0, false}, /* the length, the header, its padding, the first tensor */
+    {"fwrite", ENOSPC, 1, false},
+    {"fwrite", ENOSPC, 2, false},
+    {"fwrite", ENOSPC, 3, false},
+    {"fflush", ENOSPC, 0, false},
+    {"fflush, fclose", ENOSPC, 0, false},
+    {"fsync", EIO, 0, false},
+    {"fclose", EIO, 0, false},
+    {"rename", EIO, 0, false},
 };
 enum { BROKEN = sizeof broken / sizeof *broken };
 
@@ -347,10 +388,11 @@ START_TEST(test_broken) {
   char why[CASE_MESSAGE_BYTES] = "";
   ck_assert_msg(casefile_write(path, &p.file, why) == 0, "%s", why);
   const size_t bytes = slurp(want, sizeof want);
-  broken_call = broken[_i].call;
+  broken_calls = broken[_i].calls;
   broken_errno = broken[_i].error;
+  good_calls = broken[_i].good;
   const int bad = broken[_i].reading ? casefile_read(path, &back, why) : casefile_write(path, &other.file, why);
-  broken_call = "";
+  broken_calls = "";
   ck_assert_int_eq(-1, bad);
   ck_assert_ptr_nonnull(strstr(why, path));
   ck_assert_ptr_nonnull(strstr(why, broken[_i].error ? strerror(broken[_i].error) : "file shrank"));
@@ -365,15 +407,59 @@ START_TEST(test_broken) {
 }
 END_TEST
 
+/* All names beside the file are taken: they stay, and nothing is written. */
+START_TEST(test_taken) {
+  enum { NAMES = 100 };
+  problem p = make(lines[0]);
+  char why[CASE_MESSAGE_BYTES] = "", name[128];
+  for (int i = 0; i < NAMES; i++) {
+    snprintf(name, sizeof name, "%s.tmp-%ld-%d", path, (long)getpid(), i);
+    FILE *f = fopen(name, "wx");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(0, __real_fclose(f));
+  }
+  ck_assert_int_eq(-1, casefile_write(path, &p.file, why));
+  ck_assert_ptr_nonnull(strstr(why, strerror(EEXIST)));
+  ck_assert_int_ne(0, access(path, F_OK));
+  for (int i = 0; i < NAMES; i++) {
+    snprintf(name, sizeof name, "%s.tmp-%ld-%d", path, (long)getpid(), i);
+    ck_assert_int_eq(0, unlink(name));
+  }
+  case_file_free(&p.file);
+}
+END_TEST
+
+/* Nothing but tensors, in any order: the file has no metadata, and what comes back is what went in. */
+START_TEST(test_bare) {
+  case_file file = {0}, back;
+  char why[CASE_MESSAGE_BYTES] = "";
+  const int64_t shape[] = {3};
+  memcpy(case_add_tensor(&file, "b", CASE_U8, 1, shape)->data, "xyz", 3);
+  memcpy(case_add_tensor(&file, "a", CASE_U8, 1, shape)->data, "abc", 3);
+  ck_assert_msg(casefile_write(path, &file, why) == 0, "%s", why);
+  ck_assert_msg(casefile_read(path, &back, why) == 0, "%s", why);
+  ck_assert_int_eq(2, back.num_tensors);
+  ck_assert_int_eq(0, back.num_metadata);
+  ck_assert_mem_eq("abc", case_find(&back, "a")->data, 3);
+  ck_assert_mem_eq("xyz", case_find(&back, "b")->data, 3);
+  case_file_free(&file);
+  case_file_free(&back);
+  ck_assert_int_eq(0, unlink(path));
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("no_memory");
   TCase *operations = tcase_create("operations"), *cases = tcase_create("cases"), *files = tcase_create("files");
   tcase_add_loop_test(operations, test_operation, 0, CALLS);
+  tcase_add_test(operations, test_slots);
   tcase_add_loop_test(operations, test_open, 0, 3);
   tcase_add_loop_test(cases, test_line, 0, LINES);
   tcase_add_loop_test(cases, test_run, 0, LINES);
   tcase_add_loop_test(files, test_file, 0, LINES);
   tcase_add_loop_test(files, test_broken, 0, BROKEN);
+  tcase_add_test(files, test_taken);
+  tcase_add_test(files, test_bare);
   suite_add_tcase(suite, operations);
   suite_add_tcase(suite, cases);
   suite_add_tcase(suite, files);

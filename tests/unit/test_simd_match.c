@@ -152,6 +152,13 @@ START_TEST(test_words) {
   unsetenv("M3IDX_ISA");
   ck_assert_int_eq(m3idx_open(&ctx, &options, why, sizeof why), M3IDX_OK);
   ck_assert_ptr_nonnull(strstr(m3idx_backend_details(ctx), "isa "));
+  char chosen[sizeof why * 2];
+  snprintf(chosen, sizeof chosen, "%s", m3idx_backend_details(ctx));
+  m3idx_close(ctx);
+  setenv("M3IDX_ISA", "", 1); /* as good as unset */
+  ck_assert_int_eq(m3idx_open(&ctx, &options, why, sizeof why), M3IDX_OK);
+  ck_assert_str_eq(chosen, m3idx_backend_details(ctx));
+  unsetenv("M3IDX_ISA");
   m3idx_close(ctx);
 }
 END_TEST

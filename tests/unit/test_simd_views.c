@@ -67,6 +67,8 @@ START_TEST(test_load) {
         }
         const uint32_t got = all[i]->load(dtype, from, 0, stride, 1, N, SIMD_F32, to, 0);
         if (dtype != M3IDX_F16) all[i]->load(dtype, from, 0, stride, 1, N, SIMD_BF16, to16, 0);
+        /* A look only: the largest magnitude, and nothing converted. */
+        ck_assert_uint_eq(got, all[i]->load(dtype, from, 0, stride, 1, N, SIMD_F32, NULL, 0));
         for (uint32_t c = 0; c < N; c++) {
           const ref_number want = ref_decode(first + c, dtype);
           const float value = simd_float(to[c]);
