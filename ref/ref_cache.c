@@ -25,6 +25,7 @@ static void insert_element(const m3idx_cache_insert_args *args, int64_t row, int
 m3idx_status ref_cache_insert(m3idx_context *ctx, const m3idx_cache_insert_args *args) {
   m3idx_dtype from = args->key.dtype, to = args->cache.dtype;
   int64_t rows = args->key.shape[1], dim = args->key.shape[2];
+  /* S6.2; S7.3 wants a sentence, S7.2 no byte written before it. */
   if (from != to && (ref_is_fp8(from) || !ref_is_fp8(to)))
     return m3idx_fail(ctx, M3IDX_UNSUPPORTED,
                       "cache_insert: key %s into cache %s: only equal formats, or f32, f16 or "

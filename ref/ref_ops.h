@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of the reference backend: the slots of backend.h, one file each.
+ * The operations of the reference backend: the slots of backend.h, one file each.  None judges its arguments: that
+ * shapes agree, lengths ascend, live pages and slots exist and outputs lie apart is the door's word (S7.1), which
+ * backend.h passes on.
  */
 #ifndef M3IDX_REF_OPS_H
 #define M3IDX_REF_OPS_H

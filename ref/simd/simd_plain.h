@@ -82,17 +82,11 @@ static inline int simd_four_alike(const uint16_t *list, int left) {
   return left >= 4 && list[0] >> 8 == list[1] >> 8 && list[0] >> 8 == list[2] >> 8 && list[0] >> 8 == list[3] >> 8;
 }
 
-/* A key in double; dim is a multiple of 16. */
-static inline void simd_plain_widen(const void *key, simd_form form, int dim, double *to) {
+/* A key in double; dim is a multiple of 16.  Sets without a bf16 filter and without `few` have float pages only. */
+static inline void simd_plain_widen(const void *key, int dim, double *to) {
   for (int d = 0; d < dim; d += 8) {
     uint32_t bits[8];
-    if (form == SIMD_F32) {
-      memcpy(bits, (const uint32_t *)key + d, sizeof bits);
-    } else {
-      uint16_t half[8];
-      memcpy(half, (const uint16_t *)key + d, sizeof half);
-      for (int i = 0; i < 8; i++) bits[i] = (uint32_t)half[i] << 16;
-    }
+    memcpy(bits, (const uint32_t *)key + d, sizeof bits);
     for (int i = 0; i < 8; i++) to[d + i] = (double)simd_float(bits[i]);
   }
 }
@@ -113,9 +107,9 @@ static inline void simd_plain_dots(const simd_group *group, const simd_page *pag
     const int lane = list[i] & 0xff, dim = group->dim;
     if (list[i] >> 8 != token) {
       token = list[i] >> 8;
-      simd_plain_widen((const unsigned char *)page->keys + token * page->stride_bytes, page->form, dim, key);
+      simd_plain_widen((const unsigned char *)page->keys + token * page->stride_bytes, dim, key);
     }
-    if (!doubles) simd_plain_widen(group->row + lane * dim, SIMD_F32, dim, row);
+    if (!doubles) simd_plain_widen(group->row + lane * dim, dim, row);
     dot[i] = simd_plain_dot(doubles ? doubles + lane * dim : row, key, dim);
   }
 }

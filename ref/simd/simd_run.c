@@ -159,6 +159,7 @@ void simd_scratch_free(simd_state *state) {
   state->threads = 0;
 }
 
+/* For all threads before one of them begins, so that a call without memory has written nothing (S7.2). */
 static int scratch_reserve(simd_state *state, int threads) {
   if (threads <= state->threads) return 0;
   simd_scratch **more = realloc(state->scratch, (size_t)threads * sizeof(simd_scratch *));

@@ -124,14 +124,20 @@ check_names() {
   [[ -z $twice ]] || { echo "more than one file is called:"; echo "$twice"; return 1; }
 }
 
-# Every clause of SEMANTICS is cited where it is implemented and where it is tested; every citation exists.
+# Every clause of SEMANTICS is cited where it is implemented and where it is tested; every citation exists.  ref carries
+# all but S8: launch policies are common's, and ref launches nothing.
 check_clauses() {
-  local status=0 clause clauses cited_code cited_tests
+  local status=0 clause clauses cited_ref cited_common cited_tests
   clauses=$(grep -o -E '^### S[0-9]+\.[0-9]+' docs/SEMANTICS.md | cut -c5- | sort -u)
-  cited_code=$(files 'common/*' 'ref/*' | xargs -r grep -h -o -w -E 'S[0-9]+\.[0-9]+' | sort -u)
+  cited_ref=$(files 'ref/*' | xargs -r grep -h -o -w -E 'S[0-9]+\.[0-9]+' | sort -u)
+  cited_common=$(files 'common/*' | xargs -r grep -h -o -w -E 'S[0-9]+\.[0-9]+' | sort -u)
   cited_tests=$(files 'tests/*' 'fuzz/*' ':!tests/lint' ':!fuzz/corpus' | xargs -r grep -h -o -w -E 'S[0-9]+\.[0-9]+' | sort -u)
   for clause in $clauses; do
-    grep -q -x -F "$clause" <<<"$cited_code" || { echo "$clause is not cited in common/ or ref/"; status=1; }
+    if [[ $clause == S8.* ]]; then
+      grep -q -x -F "$clause" <<<"$cited_common" || { echo "$clause is not cited in common/"; status=1; }
+    else
+      grep -q -x -F "$clause" <<<"$cited_ref" || { echo "$clause is not cited in ref/"; status=1; }
+    fi
     grep -q -x -F "$clause" <<<"$cited_tests" || { echo "$clause is not cited in a test"; status=1; }
   done
   while IFS=: read -r file line clause; do
