@@ -140,7 +140,7 @@ static int take_case(const fuzz_settings *s, const char *text, case_file *file) 
   *file = (case_file){0};
   if (!is_line(text)) return tool_read(s->verb, text, file);
   int bad = case_spec_parse_line(text, &spec, why);
-  if (!bad) bad = case_generate(&spec, file, why);
+  if (!bad) bad = case_generate(&spec, file, why) != M3IDX_OK;
   case_spec_free(&spec);
   return bad ? tool_fail(s->verb, EXIT_USAGE, "%s", why) : EXIT_OK;
 }

@@ -41,7 +41,7 @@ declare -A PROBE=(
   [pkg-config]="pkg-config --version"
   [python3]="python3 --version"
   [python3-venv]="python3 -c 'import ensurepip, venv'"
-  [qemu-user]="qemu-aarch64 --version && qemu-i386 --version && qemu-riscv64 --version && qemu-s390x --version"
+  [qemu-user]="qemu-aarch64 --version && qemu-i386 --version && qemu-riscv64 --version && qemu-s390x --version && qemu-x86_64 --version"
   [shellcheck]="shellcheck --version"
   [valgrind]="valgrind --version"
 )

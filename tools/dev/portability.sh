@@ -73,6 +73,10 @@ wait
 for threads in 2 3 7; do
   [[ ! -x $dir/gcc/$program ]] || row "gcc-$threads-threads" =gcc -- env OMP_NUM_THREADS=$threads
 done
+# The same program where the processor is asked what it has: the first x86-64, one without AVX2, one without AVX-512.
+if [[ $(uname -m) == x86_64 && -x $dir/gcc/$program ]]; then
+  for cpu in qemu64 SandyBridge Haswell; do row "gcc-$cpu" =gcc -- env OMP_NUM_THREADS=1 qemu-x86_64 -cpu $cpu; done
+fi
 
 # golden_check, built for this machine, judges what every row printed.
 check=$dir/gcc/tests/golden/golden_check
