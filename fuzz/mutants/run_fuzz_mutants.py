@@ -9,10 +9,11 @@ fuzz/mutants/faults.tsv, and tests/simt/mutants/mutants.tsv for the kernels.  Wh
 
   ref,cpu      m3idx fuzz: the faulty side is judged by the other one, cpu under every instruction set of this machine
   frozen,ref   the same, with a copy of ref built from the sound sources as the truth: for code that cpu takes from ref
+  ref,cpu x3   the same on three threads, for code that only then runs
   ref,simt     the same with the kernels on the host executor
   target:NAME  the coverage-guided target, from its corpus in the tree
 
-A hunt has one thread; its time to find is the processor time from its start to the first failure, which on a core of
+But for that, a hunt has one thread; its time to find is the processor time from its start to the first failure, which on a core of
 its own is the time on the clock.  Without a fault every kind of hunt must be silent.  Exit status: 0 every fault was found but those argued to be equivalent, which were not; else 1.
 """
 import argparse
@@ -114,8 +115,9 @@ class Lab:
                     f"-timeout={HANG_SECONDS}", f"-artifact_prefix={finds}/", "-max_len=600", grown,
                     self.tree / "fuzz" / "corpus" / name]
         program = [self.build / "tests" / "simt" / "fuzz_simt"] if how == "ref,simt" else [self.build / "tools" / "m3idx", "fuzz"]
-        isas = ["--isa", "all"] if how == "ref,cpu" else []
-        return [*program, "--backends", how.replace("frozen", "hip"), *isas, "--seconds", seconds, "--seed", seed,
+        backends, _, threads = how.replace("frozen", "hip").partition(" x")
+        isas = ["--isa", "all"] if backends == "ref,cpu" else []
+        return [*program, "--backends", backends, *isas, "--threads", threads or 1, "--seconds", seconds, "--seed", seed,
                 "--failures", 1, "--shrink", 0, "--hang", HANG_SECONDS, "--save", finds, "--quiet"]
 
     def once(self, how, seconds, seed):
