@@ -17,6 +17,7 @@ But for that, a hunt has one thread; its time to find is the processor time from
 its own is the time on the clock.  Without a fault every kind of hunt must be silent.  Exit status: 0 every fault was found but those argued to be equivalent, which were not; else 1.
 """
 import argparse
+import fcntl
 import math
 import os
 import pathlib
@@ -69,6 +70,11 @@ class Lab:
     def copy(self):
         """Only files that changed are written, so that a second run builds little."""
         self.work.mkdir(parents=True, exist_ok=True)
+        self.lock = (self.work / "lock").open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two at once would plant into each other's sources
+        except BlockingIOError:
+            sys.exit(f"run_fuzz_mutants: {self.work} is in use")
         names = self.must(["git", "-C", self.source, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]).stdout
         wanted = {name for name in names.split("\0") if name and (self.source / name).is_file()}
         for path in list(self.tree.rglob("*")):
