@@ -10,7 +10,7 @@ fuzz/mutants/faults.tsv, and tests/simt/mutants/mutants.tsv for the kernels.  Wh
   ref,cpu      m3idx fuzz: the faulty side is judged by the other one, cpu under every instruction set of this machine
   frozen,ref   the same, with a copy of ref built from the sound sources as the truth: for code that cpu takes from ref
   ref,cpu x3   the same on three threads, for code that only then runs
-  ref,simt     the same with the kernels on the host executor
+  ref,simt     the same with the kernels on the host executor; simt:gfx950 on one of its machines, three times as fast
   target:NAME  the coverage-guided target, from its corpus in the tree
 
 But for that, a hunt has one thread; its time to find is the processor time from its start to the first failure, which on a core of
@@ -44,7 +44,7 @@ def load(source):
         mutants.append(Mutant(name, kind, file, how, unescape(text), unescape(instead), argument))
     for fields in lines(source / "tests" / "simt" / "mutants" / "mutants.tsv"):
         name, file, text, instead, kind = (fields + ["", ""])[:5]
-        mutants.append(Mutant("hip_" + name, kind or "kernel", "hip/" + file, "ref,simt", unescape(text), unescape(instead), ""))
+        mutants.append(Mutant("hip_" + name, kind or "kernel", "hip/" + file, "ref,simt:gfx950", unescape(text), unescape(instead), ""))
     return mutants
 
 
@@ -107,7 +107,7 @@ class Lab:
         if how.startswith("target:"):
             command = ["cmake", "--build", self.targets, "--target", "target_" + how[7:]]
         else:
-            command = ["cmake", "--build", self.build, "--target", "fuzz_simt" if how == "ref,simt" else "m3idx_tool"]
+            command = ["cmake", "--build", self.build, "--target", "fuzz_simt" if how.startswith("ref,simt") else "m3idx_tool"]
         return self.run(command).returncode == 0
 
     def command(self, how, seconds, seed):
@@ -120,7 +120,7 @@ class Lab:
             return [self.targets / "fuzz" / "targets" / ("target_" + name), f"-max_total_time={seconds:.0f}", f"-seed={seed}",
                     f"-timeout={HANG_SECONDS}", f"-artifact_prefix={finds}/", "-max_len=600", grown,
                     self.tree / "fuzz" / "corpus" / name]
-        program = [self.build / "tests" / "simt" / "fuzz_simt"] if how == "ref,simt" else [self.build / "tools" / "m3idx", "fuzz"]
+        program = [self.build / "tests" / "simt" / "fuzz_simt"] if how.startswith("ref,simt") else [self.build / "tools" / "m3idx", "fuzz"]
         backends, _, threads = how.replace("frozen", "hip").partition(" x")
         isas = ["--isa", "all"] if backends == "ref,cpu" else []
         return [*program, "--backends", backends, *isas, "--threads", threads or 1, "--seconds", seconds, "--seed", seed,
