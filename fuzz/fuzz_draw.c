@@ -61,6 +61,12 @@ static int64_t lanes(draw *d, int64_t top) {
   return least(top, power + in(d, -1, 1));
 }
 
+/* Beside a multiple of 16, which vectors and groups of lanes are made of. */
+static int64_t vectors(draw *d) {
+  const int64_t full = 16 * in(d, 1, 4);
+  return full + in(d, -1, 1);
+}
+
 static const char *const kinds[] = {"normal", "normal", "ties", "ties",  "specials", "specials", "wide", "wide",
                                     "near",   "near",   "near", "mixed", "mixed",    "mixed",    "zeros"};
 
@@ -211,7 +217,7 @@ static shape draw_shape(draw *d, bool decode) {
   s.K = draw_topk(d);
   s.R = once_in(d, 2) ? in(d, 1, 5) : 1;
   s.query_len = decode ? (once_in(d, 2) ? in(d, 2, 5) : 1) : in(d, 1, 6);
-  if (once_in(d, 6)) s.query_len = most(1, lanes(d, 40)); /* vectors and tiles of lanes, just full or just not */
+  if (once_in(d, 6)) s.query_len = vectors(d);
   if (decode && d->out->size != FUZZ_SMALL && once_in(d, 2)) {
     const int64_t reqs = beside(d, &d->edges->decode_reqs, 129);
     if (reqs > 0) s.R = reqs;
