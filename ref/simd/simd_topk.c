@@ -199,14 +199,14 @@ static void topk_unit(const simd_call *call, const simd_unit *unit, simd_scratch
   }
 }
 
-/* S4.5: the tile's parts, lane by lane.  None of them lost anything; where their union is too long for one list, all of
- * it is made exact. */
+/* S4.5: the tile's parts, lane by lane; each of its units merges a share.  None of them lost anything; where their
+ * union is too long for one list, all of it is made exact. */
 static void merge_lane(const simd_call *call, const fused *fused, const simd_unit *unit, simd_scratch *scratch,
                        int lane, simd_short *list, int every) {
   const int64_t topk = fused->args->topk, kept = simd_short_kept(topk);
   clear(scratch, 0, 1, topk);
   for (int part = 0; part < unit->parts; part++) {
-    const int64_t at = (unit->slot + (int64_t)part * unit->lanes + lane) * kept;
+    const int64_t at = (unit->slot + (int64_t)(part - unit->part) * unit->lanes + lane) * kept;
     simd_short one = {.keep = kept, .room = kept, .key = fused->keys + at, .high = fused->high + at};
     while (one.held < kept && one.key[one.held]) one.held++;
     if (every) resolve(call, fused->args, unit, scratch, lane, &one, 1);
@@ -218,8 +218,8 @@ static void merge_lane(const simd_call *call, const fused *fused, const simd_uni
 static void merge_tile(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
   const fused *fused = user;
   simd_short *list = &scratch->list[0];
-  if (unit->part > 0 || unit->parts == 1) return;
-  for (int lane = 0; lane < unit->lanes; lane++) {
+  if (unit->parts == 1) return;
+  for (int lane = unit->lanes * unit->part / unit->parts; lane < unit->lanes * (unit->part + 1) / unit->parts; lane++) {
     merge_lane(call, fused, unit, scratch, lane, list, 0);
     if (simd_short_lost(list, fused->args->topk)) merge_lane(call, fused, unit, scratch, lane, list, 1);
     resolve(call, fused->args, unit, scratch, lane, list, 0);
