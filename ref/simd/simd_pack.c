@@ -14,12 +14,18 @@
 
 static int exact_in_bf16(m3idx_dtype dtype) { return dtype != M3IDX_F32 && dtype != M3IDX_F16; }
 
-simd_form simd_form_of(const simd_isa *isa, m3idx_dtype q, m3idx_dtype k) {
-  return isa->bf16.run && exact_in_bf16(q) && exact_in_bf16(k) ? SIMD_BF16 : SIMD_F32;
-}
-
-int simd_products_narrow(m3idx_dtype q, m3idx_dtype k) {
-  return q != M3IDX_F32 && k != M3IDX_F32; /* 11 + 11 significant bits at most */
+simd_call simd_call_of(const simd_isa *isa, const m3idx_batch *batch, const m3idx_tensor *q,
+                       const m3idx_tensor *index_k) {
+  const m3idx_dtype dq = q->dtype, dk = index_k->dtype;
+  return (simd_call){.isa = isa,
+                     .form = isa->bf16.run && exact_in_bf16(dq) && exact_in_bf16(dk) ? SIMD_BF16 : SIMD_F32,
+                     .batch = batch,
+                     .q = q,
+                     .index_k = index_k,
+                     .scale = 1,
+                     .narrow = dq != M3IDX_F32 && dk != M3IDX_F32, /* 11 + 11 significant bits at most */
+                     .heads = q->shape[1],
+                     .dim = q->shape[2]};
 }
 
 static const simd_filter *filter_of(const simd_call *call) {

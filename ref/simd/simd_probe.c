@@ -25,17 +25,9 @@ static void probe_unit(const simd_call *call, const simd_unit *unit, simd_scratc
 
 m3idx_status m3idx_probe_filter(m3idx_context *ctx, const m3idx_score_args *args) {
   simd_state *state = ctx->state;
-  const simd_call call = {.isa = state->isa,
-                          .form = simd_form_of(state->isa, args->q.dtype, args->index_k.dtype),
-                          .narrow = simd_products_narrow(args->q.dtype, args->index_k.dtype),
-                          .batch = args->batch,
-                          .q = &args->q,
-                          .index_k = &args->index_k,
-                          .block_table = args->block_table,
-                          .block_table_stride = args->block_table_stride,
-                          .scale = 1,
-                          .heads = args->q.shape[1],
-                          .dim = args->q.shape[2]};
+  simd_call call = simd_call_of(state->isa, args->batch, &args->q, &args->index_k);
+  call.block_table = args->block_table;
+  call.block_table_stride = args->block_table_stride;
   const int threads = simd_threads(ctx);
   simd_plan plan;
   m3idx_score_args copy = *args;

@@ -13,16 +13,20 @@
 /* An operation, as every thread sees it. */
 typedef struct simd_call {
   const simd_isa *isa;
-  simd_form form;
+  simd_form form; /* bf16 where the set has such a filter and both formats are exact in bf16, else f32 */
   const m3idx_batch *batch;
   const m3idx_tensor *q, *index_k;
   const int32_t *block_table;
   int64_t block_table_stride;
   float scale;
-  int narrow; /* simd_products_narrow() of the formats */
+  int narrow; /* every product of finite values is exact in binary32 unless it overflows or underflows */
   int64_t init_blocks, local_blocks;
   int64_t heads, dim;
 } simd_call;
+
+/* With scale 1, no block forced and no table yet. */
+simd_call simd_call_of(const simd_isa *isa, const m3idx_batch *batch, const m3idx_tensor *q,
+                       const m3idx_tensor *index_k);
 
 /* What the filter found for a group and a page. */
 typedef struct simd_found {
@@ -42,16 +46,10 @@ typedef struct simd_work {
   double doubles[SIMD_LANES * SIMD_MAX_DIM]; /* a group's rows, where that many tokens tie that it pays */
 } simd_work;
 
-/* bf16 where the instruction set has such a filter and both formats are exact in bf16, else f32. */
-simd_form simd_form_of(const simd_isa *isa, m3idx_dtype q, m3idx_dtype k);
-
 /* Whether S3.7 forces the block in some lane of the group. */
 static inline int simd_may_force(const simd_call *call, const simd_group *group, int64_t block) {
   return block < call->init_blocks || block >= group->min_blocks - call->local_blocks;
 }
-
-/* Whether every product of finite values is exact in binary32 unless it overflows or underflows. */
-int simd_products_narrow(m3idx_dtype q, m3idx_dtype k);
 
 /* Lanes first_lane .. + lanes - 1 of the request whose first row is first_row.  group->q and group->row are
  * room for SIMD_LANES * dim (rounded up to SIMD_DIM_STEP) elements, 64-byte aligned. */

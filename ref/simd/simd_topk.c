@@ -251,19 +251,12 @@ static int run(simd_state *state, const simd_call *call, const m3idx_topk_args *
 
 m3idx_status simd_topk(m3idx_context *ctx, const m3idx_topk_args *args) {
   simd_state *state = ctx->state;
-  const simd_call call = {.isa = state->isa,
-                          .form = simd_form_of(state->isa, args->q.dtype, args->index_k.dtype),
-                          .narrow = simd_products_narrow(args->q.dtype, args->index_k.dtype),
-                          .batch = args->batch,
-                          .q = &args->q,
-                          .index_k = &args->index_k,
-                          .block_table = args->block_table,
-                          .block_table_stride = args->block_table_stride,
-                          .scale = args->scale,
-                          .init_blocks = args->init_blocks,
-                          .local_blocks = args->local_blocks,
-                          .heads = args->q.shape[1],
-                          .dim = args->q.shape[2]};
+  simd_call call = simd_call_of(state->isa, args->batch, &args->q, &args->index_k);
+  call.block_table = args->block_table;
+  call.block_table_stride = args->block_table_stride;
+  call.scale = args->scale;
+  call.init_blocks = args->init_blocks;
+  call.local_blocks = args->local_blocks;
   const int threads = simd_threads(ctx);
   simd_plan plan = {0};
   const int failed = run(state, &call, args, &plan, threads);
