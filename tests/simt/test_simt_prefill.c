@@ -24,6 +24,10 @@ static const struct {
   const char *options;
   int units;
 } lines[] = {
+    /* much of it at once, and small */
+    {"--q-lens 2,3,0,1 --prefix-lens 126,254,7,0 --data specials --heads 2 --max-block 5", 0},
+    {"--q-lens 3,2 --prefix-lens 126,0 --data near --init 1 --local 1 --topk 2", 0},
+    {"--q-lens 128 --prefix-lens 130 --max-block 64 --data normal", 0},
     /* lengths of queries, prefixes around edges of blocks and tiles */
     {"--q-lens 1 --prefix-lens 127 --data near", 0},
     {"--q-lens 63 --prefix-lens 65 --data wide --max-block 9", 0},
@@ -64,7 +68,7 @@ static const struct {
     {"--q-lens 600 --prefix-lens 77 --data normal --sparse-table 1 --local 1 --contract flashinfer", 0},
     {"--q-lens 100 --prefix-lens 333 --data wide --q-dtype f32 --k-dtype f32 --heads 3", 0},
 };
-enum { LINES = sizeof lines / sizeof *lines, QUICK_LINES = 27 };
+enum { LINES = sizeof lines / sizeof *lines, QUICK_LINES = 30 };
 
 /* Quickly: one machine a line, as published and as badly as may be. */
 START_TEST(prefill_line) {
@@ -160,6 +164,20 @@ static void check_problem(const problem *p) {
   ck_assert(simt_buffer_free(want_ids, id_bytes));
 }
 
+/* Each key is larger than those before it, so that a row's score of its last block is that of the last key it sees: one
+ * too many or too few cannot hide. */
+START_TEST(growing_keys) {
+  enum { PAGES = 2 };
+  const int prefix = (int[]){126, 127, 0, 62, 190}[_i];
+  static uint16_t keys[PAGES * B * D], q[PAGES * B * 2 * D];
+  const int rows = (int[]){3, 66, 129, 65, 65}[_i], heads = _i == 1 ? 2 : 1;
+  for (int i = 0; i < rows * heads * D; i++) q[i] = bf16_of(i / D % heads ? 2.0f : 1.0f);
+  for (int i = 0; i < PAGES * B * D; i++) keys[i] = bf16_of((float)(1 + (i / D + B) % (PAGES * B)));
+  const int32_t table[PAGES + 1] = {1, 0, -1};
+  check_problem(&(problem){"growing keys", q, keys, heads, rows, PAGES, B * D, PAGES + 1, table, prefix});
+}
+END_TEST
+
 /* Keys whose large terms cancel, up to 2^limit beside a rest of a few units: the filter says little or nothing of them,
  * binary64 not enough of some. */
 START_TEST(cancelling_keys) {
@@ -232,6 +250,7 @@ int main(void) {
   Suite *suite = suite_create("simt_prefill");
   TCase *tcase = tcase_create("prefill");
   tcase_set_timeout(tcase, 0);
+  tcase_add_loop_test(tcase, growing_keys, 0, 5);
   tcase_add_loop_test(tcase, prefill_line, 0, LINES);
   tcase_add_loop_test(tcase, cancelling_keys, 0, 4);
   tcase_add_loop_test(tcase, close_tokens, 0, 3);
