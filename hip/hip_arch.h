@@ -104,6 +104,10 @@ HIPK_DEVICE void reset(gptr<uint32_t> counter) {
   __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
+HIPK_DEVICE void raise(gptr<uint32_t> flag) {
+  __hip_atomic_store(flag, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
 /* The compiler forgets what it knows of x: what is computed from it is computed here, not before the loop. */
 HIPK_DEVICE void forget(uint32_t &x) { asm volatile("" : "+v"(x)); }
 

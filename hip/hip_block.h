@@ -30,14 +30,15 @@ template <class F> HIPK_DEVICE float wave_query(const score_view &v, int32_t hea
   return static_cast<float>(size * (1 + 0x1p-20));
 }
 
-/* The approximate dots of a row's tokens from..end-1 that matter, one bit for each of a lane's tokens lane + 16 i. */
-HIPK_DEVICE uint32_t near_best(lds<float> dots, int from, int end, double error) {
+/* The approximate dots of a row's tokens from..end-1 in `groups` that matter, one bit for each of a lane's tokens lane
+ * + 16 i. */
+HIPK_DEVICE uint32_t near_best(lds<float> dots, int from, int end, uint32_t groups, double error) {
   float value[SCORE_TOKENS / TEAM], best = bits_float(BITS_MINUS_INF);
   HIPK_UNROLL
   for (int i = 0; i < SCORE_TOKENS / TEAM; i++) {
     const int token = i * TEAM + team_lane();
     value[i] = 0;
-    if (token >= from && token < end) {
+    if (token >= from && token < end && (groups >> token / MATRIX_GROUP & 1)) {
       value[i] = dots[token];
       if (value[i] - value[i] == 0) best = larger(best, value[i]);
     }
@@ -49,7 +50,7 @@ HIPK_DEVICE uint32_t near_best(lds<float> dots, int from, int end, double error)
   for (int i = 0; i < SCORE_TOKENS / TEAM; i++) {
     const int token = i * TEAM + team_lane();
     const bool out = value[i] - value[i] == 0 && static_cast<double>(value[i]) < least;
-    if (token >= from && token < end && !out) mask |= 1u << i;
+    if (token >= from && token < end && (groups >> token / MATRIX_GROUP & 1) && !out) mask |= 1u << i;
   }
   return mask;
 }
@@ -93,17 +94,22 @@ HIPK_DEVICE uint32_t scaled_score(uint32_t bits, float scale) {
   return x == 0 ? 0 : float_bits(x);
 }
 
-/* The score of the row in q for the first `tokens` tokens of a page, 1 or more; the same in all lanes.  The wave's
- * teams share the tokens. */
+/* The score of the row in q for the first `tokens` tokens of a page, 1 or more, of which those outside `groups` are
+ * known not to matter; the same in all lanes.  The wave's teams share the tokens. */
 template <class F>
 HIPK_DEVICE uint32_t block_score(const score_view &v, lds<float> q, float q_size, lds<float> dots,
-                                 gptr<const unsigned char> page, int tokens) {
+                                 gptr<const unsigned char> page, int tokens, uint32_t groups) {
   constexpr int SHARE = SCORE_TOKENS / (WAVE / TEAM);
-  const float peak = wave_max(F::template dots<1>(v, q, 0, dots, page, 0, tokens));
+  float peak = 0;
+  HIPK_ROLLED
+  for (int begin = 0; begin < tokens; begin += MATRIX_GROUP)
+    if (groups >> begin / MATRIX_GROUP & 1)
+      peak = larger(peak, F::template dots<1>(v, q, 0, dots, page, begin, m3idx_min_i32(tokens, begin + MATRIX_GROUP)));
+  peak = wave_max(peak);
   wave_sync();
   const int from = lane_index() / TEAM * SHARE;
   const double error = F::GROWTH * static_cast<double>(q_size) * static_cast<double>(peak) + v.dim * 0x1p-149;
-  const uint32_t mask = near_best(dots, from, m3idx_min_i32(tokens, from + SHARE), error);
+  const uint32_t mask = near_best(dots, from, m3idx_min_i32(tokens, from + SHARE), groups, error);
   uint32_t best = exact_best<F>(v, q, 0, mask, page);
   if constexpr (WAVE == 64) best = larger_score(best, shuffle_xor<WAVE / 2>(best));
   best = larger_score(best, shuffle_xor<16>(best));

@@ -22,6 +22,14 @@ constexpr int PLAIN_WAVES = 4, PLAIN_WAVE_ROWS = 4, PLAIN_ROWS = PLAIN_WAVES * P
 /* A score that is yet to be settled; none is a NaN of this pattern (S3.3). */
 constexpr uint32_t BITS_OPEN = 0x7fc00001u;
 
+/* What the fused selection keeps of a row and block: the largest approximate dot to 16 bits of its fraction, and in the
+ * others which groups of MATRIX_GROUP tokens can hold the largest dot. */
+constexpr int MATRIX_GROUP = WAVE / 2;
+HIPK_DEVICE uint32_t with_groups(float best, uint32_t groups) { return (float_bits(best) & ~0xffu) | groups; }
+HIPK_DEVICE float best_of(uint32_t bits) { return bits_float((bits & ~0xffu) | 0x80); } /* off by 2^-16 of itself */
+constexpr uint32_t ALL_GROUPS = 0xff;
+HIPK_DEVICE uint32_t groups_of(uint32_t bits) { return bits & 0xff; }
+
 /* The norm, enlarged by 2^-10 of itself, infinite where an element is not finite; 2^grid divides every element. */
 struct alignas(8) norm_grid {
   float norm;
@@ -37,6 +45,8 @@ struct prefill_view {
   norm_grid *rows;   /* [heads][end - begin] */
   u32x4 *queries;    /* [heads][end - begin][MATRIX_UNITS], bf16 */
   norm_grid *blocks; /* [requests][max_block], live ones */
+  uint32_t *open;    /* 1 if the tiles left a score open; zeroed with the norms */
+  bool bare;         /* measurement: maxima without groups */
 };
 
 /* How the launches of an operation are cut, and what they need of the workspace. */
@@ -44,7 +54,7 @@ struct prefill_plan {
   bool fits;      /* in the integers of a launch */
   bool matrix;    /* else the plain kernels */
   int32_t window; /* rows a pass */
-  size_t rows_at, queries_at, blocks_at, score_at, bytes;
+  size_t rows_at, queries_at, blocks_at, open_at, score_at, bytes;
   int32_t block_q, splits;
 };
 
@@ -112,6 +122,8 @@ HIPK_DEVICE void fill_columns(const prefill_view &v, const prefill_tile &t, cons
 prefill_plan plan_prefill(const hipk_device *device, const score_view &view, m3idx_dtype q, m3idx_dtype k, bool fused);
 /* M3IDX_OK, or a sentence why no launch holds the plan. */
 m3idx_status prefill_supported(m3idx_context *ctx, const char *op, const score_view &view, const prefill_plan &plan);
+/* The view of the window that begins at row `begin`. */
+prefill_view view_window(const hipk_launch *at, const score_view &view, const prefill_plan &plan, int32_t begin);
 void run_prefill_score(const hipk_launch *at, const score_view &view, const prefill_plan &plan, m3idx_dtype k);
 /* Fused: select.score and view.score are the launcher's to set. */
 void run_prefill_topk(const hipk_launch *at, const score_view &view, const select_view &select,

@@ -68,6 +68,8 @@ prefill_plan plan_prefill(const hipk_device *device, const score_view &v, m3idx_
     plan.blocks_at = plan.bytes;
     plan.bytes += to_256(blocks * static_cast<int64_t>(sizeof(norm_grid)));
   }
+  plan.open_at = plan.bytes;
+  plan.bytes += 256;
   plan.score_at = plan.bytes;
   if (fused) plan.bytes += to_256(window * heads * columns * static_cast<int64_t>(sizeof(float)));
   return plan;
@@ -80,8 +82,7 @@ m3idx_status prefill_supported(m3idx_context *ctx, const char *op, const score_v
                     v.heads, v.batch.requests, v.max_block);
 }
 
-/* The view of the window that begins at row `begin`. */
-static prefill_view view_window(const hipk_launch *at, const score_view &s, const prefill_plan &plan, int32_t begin) {
+prefill_view view_window(const hipk_launch *at, const score_view &s, const prefill_plan &plan, int32_t begin) {
   prefill_view v = {};
   unsigned char *scratch = static_cast<unsigned char *>(at->scratch);
   v.s = s;
@@ -94,6 +95,7 @@ static prefill_view view_window(const hipk_launch *at, const score_view &s, cons
   v.rows = reinterpret_cast<norm_grid *>(scratch + plan.rows_at);
   v.queries = reinterpret_cast<u32x4 *>(scratch + plan.queries_at);
   v.blocks = reinterpret_cast<norm_grid *>(scratch + plan.blocks_at);
+  v.open = reinterpret_cast<uint32_t *>(scratch + plan.open_at);
   return v;
 }
 

@@ -43,6 +43,7 @@ HIPK_DEVICE float team_least(float x) { return -team_max(-x); }
 /* A team a row of one head. */
 HIPK_KERNEL(NORM_THREADS) prefill_row_norms(prefill_view v) {
   const int32_t rows = v.end - v.begin;
+  if (group_index() == 0 && thread_index() == 0) reset(global(v.open));
   const int64_t pick = static_cast<int64_t>(group_index()) * NORM_TEAMS + thread_index() / TEAM;
   const bool live = pick < static_cast<int64_t>(v.s.heads) * rows;
   const int64_t head = live ? pick / rows : 0, row = v.begin + (live ? pick % rows : 0);

@@ -55,7 +55,7 @@ template <class F> HIPK_KERNEL(PLAIN_WAVES *WAVE) prefill_plain(prefill_view v) 
       const int visible = row < rows ? m3idx_max_i32(0, m3idx_min_i32(block_size, keys - block * block_size)) : 0;
       const double error =
           F::GROWTH * static_cast<double>(q_size[row]) * static_cast<double>(peak) + v.s.dim * 0x1p-149;
-      const uint32_t mask = near_best(out + slot * DOT_PITCH, 0, visible, error);
+      const uint32_t mask = near_best(out + slot * DOT_PITCH, 0, visible, ALL_GROUPS, error);
       const uint32_t best = exact_best<F>(v.s, q, row, mask, page);
       if (row < rows && team_lane() == 0)
         score_of(v, g.head, t.rows.begin + row)[block] =
@@ -69,6 +69,7 @@ template <class F> HIPK_KERNEL(PLAIN_WAVES *WAVE) prefill_plain(prefill_view v) 
 template <class F> HIPK_KERNEL(PLAIN_WAVES *WAVE) prefill_settle(prefill_view v) {
   HIPK_LDS(float, q, PLAIN_WAVES *F::DIM);
   HIPK_LDS(float, dots, PLAIN_WAVES *DOT_PITCH);
+  if (global(static_cast<const uint32_t *>(v.open))[0] == 0) return;
   const int wave = wave_index();
   const int64_t pick = static_cast<int64_t>(group_index()) * PLAIN_WAVES + wave;
   if (pick >= static_cast<int64_t>(v.s.heads) * (v.end - v.begin)) return;
@@ -89,7 +90,7 @@ template <class F> HIPK_KERNEL(PLAIN_WAVES *WAVE) prefill_settle(prefill_view v)
       staged = true;
       const int tokens = m3idx_min_i32(1 << v.s.batch.block_shift, place.keys - (block << v.s.batch.block_shift));
       const uint32_t bits = block_score<F>(v.s, q + wave * F::DIM, size, dots + wave * DOT_PITCH,
-                                           prefill_page(v.s, place.request, block), tokens);
+                                           prefill_page(v.s, place.request, block), tokens, ALL_GROUPS);
       if (lane_index() == 0) score[block] = bits_float(bits);
     }
   }

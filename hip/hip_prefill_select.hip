@@ -38,12 +38,13 @@ HIPK_DEVICE place_range range_of(const prefill_view &v, const select_view &selec
   const m3idx_contract contract = select.pick.contract;
   const uint32_t forced = forced_bits(BITS_OPEN, id, r.place.blocks, select.forced);
   if (forced != BITS_OPEN) return {ordered_bits(forced, contract), ordered_bits(forced, contract)};
-  const float best = score[id];
-  if (float_bits(best) == BITS_OPEN) return {0, FIRST_PLACE};
+  const uint32_t bits = float_bits(score[id]);
+  if (bits == BITS_OPEN) return {0, FIRST_PLACE};
+  const float best = best_of(bits);
   const norm_grid block = norms[id];
   const block_bound bound = bound_of_block(v.bound, block.norm);
-  /* Enlarged for the roundings of best -+ error. */
-  const float error = bound.slope * r.norm.norm + bound.offset + magnitude(best) * 0x1p-22f;
+  /* What best_of() is off, and the roundings of best -+ error. */
+  const float error = bound.slope * r.norm.norm + bound.offset + magnitude(best) * (0x1p-16f + 0x1p-20f) + 0x1p-140f;
   float low = (best - error) * v.s.scale, high = (best + error) * v.s.scale;
   if (low == 0) low = 0.0f;
   if (high == 0) high = 0.0f;
@@ -53,9 +54,10 @@ HIPK_DEVICE place_range range_of(const prefill_view &v, const select_view &selec
 /* The exact place of a block. */
 template <class F>
 HIPK_DEVICE uint32_t place_of_block(const prefill_view &v, const select_view &select, const select_row &r, int32_t id,
-                                    lds<float> q, float size, lds<float> dots) {
+                                    uint32_t kept, lds<float> q, float size, lds<float> dots) {
   const int tokens = m3idx_min_i32(PREFILL_BLOCK, r.place.keys - id * PREFILL_BLOCK);
-  const uint32_t bits = block_score<F>(v.s, q, size, dots, prefill_page(v.s, r.place.request, id), tokens);
+  const uint32_t bits = block_score<F>(v.s, q, size, dots, prefill_page(v.s, r.place.request, id), tokens,
+                                       kept == BITS_OPEN ? ALL_GROUPS : groups_of(kept));
   return ordered_bits(bits, select.pick.contract);
 }
 
@@ -184,7 +186,7 @@ template <m3idx_dtype T> HIPK_KERNEL(PICK_WAVES *WAVE) prefill_select(select_par
         if (!staged) size = wave_query<F>(v.s, r.head, r.row, q);
         staged = true;
         const int32_t id = ~ids[at];
-        const uint32_t place = place_of_block<F>(v, s, r, id, q, size, dots);
+        const uint32_t place = place_of_block<F>(v, s, r, id, float_bits(score[id]), q, size, dots);
         if (lane_index() == 0) {
           ids[at] = id;
           lows[at] = place;
@@ -214,7 +216,7 @@ template <m3idx_dtype T> HIPK_KERNEL(PICK_WAVES *WAVE) prefill_select(select_par
           unsure &= unsure - 1;
           if (!staged) size = wave_query<F>(v.s, r.head, r.row, q);
           staged = true;
-          const uint32_t place = place_of_block<F>(v, s, r, open, q, size, dots);
+          const uint32_t place = place_of_block<F>(v, s, r, open, float_bits(score[open]), q, size, dots);
           if (lane_index() == 0) lows[open - tile] = place;
           wave_sync();
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who holds what while a wave multiplies its 32 queries with keys: which operand is which, so that a lane's
+ * Who holds what while a wave multiplies its queries with keys: which operand is which, so that a lane's
  * accumulators belong to few queries and many keys, and how the TEAM lanes that share a query work together.  A lane
  * serves SLOTS queries; bit i of a mask stands for the i-th accumulator of a slot, in the order of hip_layout.h.
  */
@@ -11,6 +11,8 @@
 
 namespace hipk {
 
+/* 32 rows a wave: with 16 and twice the waves, keys are read from group memory twice as often, and that costs more than
+ * the waves hide (docs/SILICON.md). */
 constexpr int WAVE_ROWS = 32, TILE_TOKENS = 128, HALF_TOKENS = TILE_TOKENS / 2, STEPS = MATRIX_DIM / matrix::K;
 
 /* Waves of 64: keys are rows of the accumulators, queries columns; lanes l and l + 32 share a query. */

@@ -2,7 +2,7 @@
  *
  * Prefill scores on the matrix cores (S3, S8.5), exact.
  *
- * A workgroup owns a tile of query rows and a range of blocks.  A wave keeps the codes of its 32 rows in registers for
+ * A workgroup owns a tile of query rows and a range of blocks.  A wave keeps the codes of its rows in registers for
  * the whole loop; keys pass through group memory, half a block at a time, in a ring of three halves: while one half is
  * multiplied the next is on its way, and both halves of a block are still there when it is settled.  A block's 128
  * approximate dots of each row stay in accumulators until the row's largest is known.  Tokens that the bound
@@ -140,8 +140,10 @@ HIPK_DEVICE uint32_t round_dot(double sum, const norm_grid &row, const norm_grid
 
 HIPK_DEVICE bool is_tame(float row_norm, const norm_grid &block) { return row_norm * block.norm < 0x1p100f; }
 
-/* The largest approximate dot of each slot's row; what a row does not see becomes -inf. */
-HIPK_DEVICE void largest_dots(const tile_rows &r, int32_t block, bool whole, tile_acc &acc, float (&best)[SLOTS]) {
+/* The largest approximate dot of each slot's row, and of each group of tokens in this lane; what a row does not see
+ * becomes -inf. */
+HIPK_DEVICE void largest_dots(const tile_rows &r, int32_t block, bool whole, tile_acc &acc,
+                              float (&group)[SLOTS][KEY_TILES], float (&best)[SLOTS]) {
   HIPK_UNROLL
   for (int s = 0; s < SLOTS; s++) {
     best[s] = bits_float(BITS_MINUS_INF);
@@ -152,9 +154,29 @@ HIPK_DEVICE void largest_dots(const tile_rows &r, int32_t block, bool whole, til
         if (roles::token_of(i) >= visible) drop_dot(acc, s, i);
     }
     HIPK_UNROLL
-    for (int i = 0; i < LANE_TOKENS; i++) best[s] = larger(best[s], dot_of(acc, s, i));
+    for (int k = 0; k < KEY_TILES; k++) {
+      group[s][k] = dot_of(acc, s, k * roles::EACH);
+      HIPK_UNROLL
+      for (int i = 1; i < roles::EACH; i++) group[s][k] = larger(group[s][k], dot_of(acc, s, k * roles::EACH + i));
+      best[s] = larger(best[s], group[s][k]);
+    }
     best[s] = roles::over_team(best[s], [](float a, float b) { return larger(a, b); });
   }
+}
+
+/* One bit for each dot of the slot that is not below `least`: signs of differences, shifted in from the last on. */
+HIPK_DEVICE token_mask candidates_of(const tile_acc &acc, int slot, float least) {
+  uint32_t below[LANE_TOKENS / 32];
+  HIPK_UNROLL
+  for (int w = 0; w < LANE_TOKENS / 32; w++) {
+    below[w] = 0;
+    HIPK_UNROLL
+    for (int i = 31; i >= 0; i--) below[w] = below[w] << 1 | float_bits(dot_of(acc, slot, 32 * w + i) - least) >> 31;
+  }
+  token_mask mask = 0;
+  HIPK_UNROLL
+  for (int w = 0; w < LANE_TOKENS / 32; w++) mask |= static_cast<token_mask>(~below[w]) << 32 * w;
+  return mask;
 }
 
 /* The tokens that the bound leaves, of each slot. */
@@ -166,9 +188,7 @@ HIPK_DEVICE void find_candidates(const prefill_view &v, const tile_rows &r, cons
     float least = least_of(bound, best[s], r.norm[s]);
     /* A row that sees nothing of the block, and what is left open anyway, have no candidates. */
     if (!is_tame(r.norm[s], block) || best[s] == bits_float(BITS_MINUS_INF)) least = bits_float(BITS_INF);
-    mask[s] = 0;
-    HIPK_UNROLL
-    for (int i = 0; i < LANE_TOKENS; i++) mask[s] |= static_cast<token_mask>(dot_of(acc, s, i) >= least) << i;
+    mask[s] = candidates_of(acc, s, least);
   }
 }
 
@@ -181,7 +201,7 @@ HIPK_DEVICE double exact_dot(const tile_rows &r, lds<u32x4> ring, int half0, int
     for (int s = 0; s < SLOTS; s++) any |= mask[s];
     return ballot(any != 0) != 0;
   };
-  while (some()) {
+  do { /* every row has a candidate, few have two */
     double sum[SLOTS];
     bool counts = false;
     HIPK_UNROLL
@@ -195,8 +215,17 @@ HIPK_DEVICE double exact_dot(const tile_rows &r, lds<u32x4> ring, int half0, int
     }
     const double own = roles::fold(sum);
     if (counts && own > best) best = own;
-  }
+  } while (some());
   return best;
+}
+
+/* The groups of tokens that can hold the largest dot of a row, one bit each. */
+HIPK_DEVICE uint32_t groups_near(const float (&group)[KEY_TILES], float least) {
+  uint32_t below = 0;
+  HIPK_UNROLL
+  for (int k = KEY_TILES - 1; k >= 0; k--) below = below << 1 | float_bits(group[k] - least) >> 31;
+  const uint32_t near = below ^ ((1u << KEY_TILES) - 1);
+  return roles::over_team(near, [](uint32_t a, uint32_t b) { return a | b; });
 }
 
 /* One block of the wave's rows, whose halves begin at rows half0 and half1 of the ring. */
@@ -205,8 +234,8 @@ HIPK_DEVICE void finish_block(const prefill_view &v, const prefill_tile &t, int3
                               int32_t block, const norm_grid &norm, lds<u32x4> ring, int half0, int half1,
                               tile_acc &acc) {
   const bool whole = t.position + 1 >= static_cast<int64_t>(block + 1) * TILE_TOKENS;
-  float best[SLOTS];
-  largest_dots(r, block, whole, acc, best);
+  float best[SLOTS], group[SLOTS][KEY_TILES];
+  largest_dots(r, block, whole, acc, group, best);
   uint32_t bits = BITS_OPEN;
   if constexpr (Exact) {
     token_mask mask[SLOTS];
@@ -214,9 +243,13 @@ HIPK_DEVICE void finish_block(const prefill_view &v, const prefill_tile &t, int3
     const double sum = exact_dot(r, ring, half0, half1, mask);
     if (is_tame(r.own.norm, norm) && r.own.grid + norm.grid >= -149) bits = round_dot(sum, r.own, norm);
   } else {
+    const block_bound bound = bound_of_block(v.bound, norm.norm);
     HIPK_UNROLL
-    for (int s = 0; s < SLOTS; s++)
-      if (s == roles::own_slot() && is_tame(r.own.norm, norm)) bits = float_bits(best[s]);
+    for (int s = 0; s < SLOTS; s++) {
+      uint32_t kept = float_bits(best[s]);
+      if (!v.bare) kept = with_groups(best[s], groups_near(group[s], least_of(bound, best[s], r.norm[s])));
+      if (s == roles::own_slot() && is_tame(r.own.norm, norm)) bits = kept;
+    }
   }
   const int32_t row = r.first + roles::row_of(roles::own_slot());
   if (bits != BITS_OPEN && Exact) {
@@ -224,8 +257,9 @@ HIPK_DEVICE void finish_block(const prefill_view &v, const prefill_tile &t, int3
     bits = x == 0 ? 0 : float_bits(x); /* S3.4 */
   }
   if (keys_of(r, row) <= block * TILE_TOKENS) bits = BITS_MINUS_INF;
-  if (roles::writes() && row < t.rows.end - t.rows.begin)
-    score_of(v, head, t.rows.begin + row)[block] = bits_float(bits);
+  if (!roles::writes() || row >= t.rows.end - t.rows.begin) return;
+  score_of(v, head, t.rows.begin + row)[block] = bits_float(bits);
+  if (Exact && bits == BITS_OPEN) raise(global(v.open));
 }
 
 /* The wave's rows into registers, by way of the ring. */
@@ -311,10 +345,11 @@ struct tiles_launch {
   template <m3idx_dtype T> void run() const {
     const int64_t groups = static_cast<int64_t>(v.tiles) * v.s.heads * v.splits;
     const int threads = v.block_q / WAVE_ROWS * WAVE;
-    if (v.block_q == 4 * WAVE_ROWS)
-      launch(exact ? prefill_tiles<T, 4, true> : prefill_tiles<T, 4, false>, groups, threads, at->stream, v);
+    constexpr int SMALL = 64 / WAVE_ROWS, LARGE = 128 / WAVE_ROWS;
+    if (v.block_q == 128)
+      launch(exact ? prefill_tiles<T, LARGE, true> : prefill_tiles<T, LARGE, false>, groups, threads, at->stream, v);
     else
-      launch(exact ? prefill_tiles<T, 2, true> : prefill_tiles<T, 2, false>, groups, threads, at->stream, v);
+      launch(exact ? prefill_tiles<T, SMALL, true> : prefill_tiles<T, SMALL, false>, groups, threads, at->stream, v);
   }
 };
 void launch_tiles(const hipk_launch *at, const prefill_view &v, bool exact, m3idx_dtype k) {

@@ -3,7 +3,7 @@
 # The HIP sources on a real GPU of the other vendor: builds everything with nvcc, runs the conformance harness on
 # it, graph replays, the compute sanitizer and the timings, and prints a table of verdicts last.  Needs an NVIDIA
 # GPU, CUDA 13, cmake and ninja; no other library.  Logs and figures go to $OUT (build/silicon/out without it).
-# SILICON_STEPS ("conform replay memcheck racecheck bench"), SILICON_SECONDS (470, for all), SILICON_ARCH (sm_90).
+# SILICON_STEPS ("conform replay memcheck racecheck prefill bench"; prefill takes python3 with torch for its peer), SILICON_SECONDS (470, for all), SILICON_ARCH (sm_90).
 set -uo pipefail
 self=$(readlink -f "$0")
 
@@ -32,7 +32,7 @@ fi
 cd "$(dirname "$self")/../.." || exit 2
 build=build/silicon
 out=${OUT:-$build/out}
-steps=${SILICON_STEPS:-conform replay memcheck racecheck bench}
+steps=${SILICON_STEPS:-conform replay memcheck racecheck prefill bench}
 mkdir -p "$out" "$build"
 started=$SECONDS
 deadline=$((SECONDS + ${SILICON_SECONDS:-470})) # all of it, whatever hangs
@@ -67,6 +67,11 @@ if step build 240 bash -c "$make"; then
     checked=("${sanitizer[@]}" --tool "$tool" "${conform[@]}" --level smoke)
     if wanted $tool; then step $tool 120 "$self" --each-op "${checked[@]}"; fi
   done
+  if wanted prefill; then
+    python3 tests/silicon/silicon_torch.py 8192x32768 2048x131072 >"$out/torch.txt" 2>"$out/torch.log" || true
+    OMP_NUM_THREADS=$(nproc) step prefill 60 "$build/tests/silicon/silicon_prefill" "$out/prefill.json" "$out/torch.txt"
+    cat "$out/prefill.log"
+  fi
   if wanted bench; then
     OMP_NUM_THREADS=$(nproc) step bench 120 "$build/tests/silicon/silicon_bench" "$out/bench.json"
     cat "$out/bench.log"

@@ -116,6 +116,10 @@ HIPK_DEVICE void reset(gptr<uint32_t> counter) {
   __nv_atomic_store_n(counter, 0u, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
 }
 
+HIPK_DEVICE void raise(gptr<uint32_t> flag) {
+  __nv_atomic_store_n(flag, 1u, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+}
+
 constexpr bool ASYNC_COPY = true;
 HIPK_DEVICE void copy_async(lds<u32x4> to, gptr<const unsigned char> from, int64_t byte) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"

@@ -163,6 +163,7 @@ inline uint32_t arrive(gptr<uint32_t> counter, HIPK_HERE) {
   return simt::fetch_add(counter.at, 1, simt::ACQUIRE_RELEASE, simt::site{file, line});
 }
 inline void reset(gptr<uint32_t> counter, HIPK_HERE) { simt::store(counter.at, 0, simt::site{file, line}); }
+inline void raise(gptr<uint32_t> flag, HIPK_HERE) { simt::store(flag.at, 1, simt::site{file, line}); }
 
 /* At once, which is one of the times at which it may happen.  Waves of 32 play a target that has it. */
 constexpr bool ASYNC_COPY = WAVE == 32;
