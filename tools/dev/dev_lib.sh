@@ -91,9 +91,13 @@ quietly() {
 }
 
 # configure PRESET [CMAKE-ARGUMENT...]: make build/PRESET.  build: the same, and build everything in it.
+# CMake that finds a compiler changed starts over without the preset's flags, and a sanitizer's build then watches
+# nothing: so presets name a C++ compiler in the environment, which is read once.
 configure() {
   mkdir -p "build/$1"
   quietly "build/$1/configure.log" cmake --preset "$@"
+  ! grep -q 'require your cache to be deleted' "build/$1/configure.log" ||
+    die "build/$1 is of another compiler: delete it, and try again"
 }
 build() {
   say "building build/$1"
