@@ -345,6 +345,54 @@ START_TEST(from_batch) {
 }
 END_TEST
 
+/* Ids past the row's own block are invalid (S5.2) wherever they stand: before, after and without the row's own. */
+START_TEST(later_ids) {
+  enum { ROWS = 5, TOPK = 6, M = 7 };
+  static const int32_t seq_lens[ROWS] = {300, 300, 300, 1, 0},
+                       idx[ROWS * TOPK] = {5, 1, 2, 0,  3,  -1, /* self is 2 */
+                                           0, 6, 1, 4,  -1, 3,  /* no tail: context is that of the full ones */
+                                           4, 3, 5, 6,  -1, -1, /* nothing valid */
+                                           1, 0, 2, -1, 3,  -1, /* self is 0 */
+                                           0, 2, 1, -1, 4,  3}; /* padded */
+  static int32_t pages[ROWS * M];
+  const m3idx_batch batch = {.mode = M3IDX_DECODE,
+                             .num_requests = ROWS,
+                             .num_rows = ROWS,
+                             .max_block = M,
+                             .decode_query_len = 1,
+                             .block_size = 128,
+                             .seq_lens = seq_lens};
+  const size_t table_bytes = sizeof(int32_t) * ROWS * TOPK * 8, context_bytes = sizeof(int32_t) * ROWS;
+  for (int i = 0; i < ROWS * M; i++) pages[i] = 1000 + 17 * i;
+  int32_t *table[1 + SIMT_ARCHS], *context[1 + SIMT_ARCHS];
+  for (int a = 0; a <= SIMT_ARCHS; a++) {
+    const char *arch = a ? simt_archs[a - 1] : "ref";
+    m3idx_context *ctx = simt_open(arch);
+    table[a] = simt_buffer(table_bytes);
+    context[a] = simt_buffer(context_bytes);
+    const m3idx_sparse_table_args args = {
+        .batch = &batch,
+        .num_heads = 1,
+        .topk = TOPK,
+        .topk_idx = idx,
+        .sparse = {.block_table = pages, .page_stride = 8, .table = table[a], .context_lens = context[a]}};
+    ck_assert_msg(m3idx_sparse_table(ctx, &args) == M3IDX_OK, "%s", m3idx_message(ctx));
+    ck_assert(simt_same("table", arch, table[0], table[a], table_bytes, 4));
+    ck_assert(simt_same("context_lens", arch, context[0], context[a], context_bytes, 4));
+    /* By hand: full blocks 1 and 0, then 44 tokens of block 2. */
+    ck_assert_int_eq(table[a][0], pages[1] * 8);
+    ck_assert_int_eq(table[a][16], pages[2] * 8);
+    ck_assert_int_eq(table[a][24], 0);
+    ck_assert_int_eq(context[a][0], 2 * 128 + 44);
+    ck_assert_int_eq(context[a][1], 2 * 128);
+    ck_assert_int_eq(context[a][2], 0);
+    simt_close(ctx);
+  }
+  for (int a = 0; a <= SIMT_ARCHS; a++)
+    ck_assert(simt_buffer_free(table[a], table_bytes) && simt_buffer_free(context[a], context_bytes));
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("simt_select");
   TCase *tcase = tcase_create("select");
@@ -355,6 +403,7 @@ int main(void) {
   tcase_add_loop_test(tcase, arrival_order, 0, CONTRACTS);
   tcase_add_loop_test(tcase, parts_merge, 0, 5);
   tcase_add_loop_test(tcase, from_batch, 0, 8);
+  tcase_add_test(tcase, later_ids);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);
