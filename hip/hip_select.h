@@ -19,7 +19,7 @@ struct select_view {
   forced_blocks forced;
   pick_view pick;
   /* decode: how a row is cut (S8.2) */
-  int32_t chunks, chunk_tile, merge_all, first_pick;
+  int32_t chunks, chunks_shift, merge_all, first_pick; /* chunks: a power of two, 2^chunks_shift */
   uint32_t *counters; /* [rows of one launch], zero */
   uint64_t *partial;  /* [rows of one launch][chunks][width] */
 };

@@ -10,6 +10,7 @@
 #include "hip_select.h"
 
 #include "geometry.h"
+#include "hip_tile.h"
 
 namespace hipk {
 
@@ -32,42 +33,69 @@ HIPK_DEVICE gptr<const float> score_row(const select_view &v, int32_t head, int3
   return global(v.score) + (head * v.score_stride_head + row * v.score_stride_row);
 }
 
-/* Offer the row's columns begin..end-1, a tile of Fresh at a time, every `step` columns. */
-template <int Fresh, int MaxWidth>
-HIPK_DEVICE void scan_columns(const select_view &v, best_list<Fresh, MaxWidth> &best, gptr<const float> score,
-                              int32_t blocks, int32_t begin, int32_t end, int32_t step) {
-  for (int32_t tile = begin; tile < end; tile += step)
-    best.offer(end - tile, [&](int i) {
-      const int32_t id = static_cast<int32_t>(v.first_block) + tile + i;
-      return block_key(forced_bits(float_bits(score[tile + i]), id, blocks, v.forced), id, v.pick.contract);
-    });
-  best.end();
+HIPK_DEVICE uint64_t column_key(const select_view &v, gptr<const float> score, const row_span &span, int32_t column) {
+  const int32_t id = static_cast<int32_t>(v.first_block) + column;
+  return block_key(forced_bits(float_bits(score[column]), id, span.blocks, v.forced), id, v.pick.contract);
 }
 
-template <int Waves, int Tile, int MaxWidth> HIPK_KERNEL(Waves *WAVE) select_decode(select_view v) {
-  constexpr int FRESH = Tile / Waves;
-  using list = best_list<FRESH, MaxWidth>;
-  constexpr int MERGE = 16 * MaxWidth; /* at most 16 chunks (S8.1) */
-  HIPK_LDS(uint64_t, keys, (Waves * list::ROOM > MERGE ? Waves * list::ROOM : MERGE));
-  HIPK_LDS(uint64_t, merged, MaxWidth);
-  HIPK_LDS(int32_t, ids, MaxWidth);
+/* One tile a chunk and K = 16 (S8.1's own geometries): all threads together find the best of a tile. */
+template <int Waves, int Tile> struct by_tile {
+  static constexpr int WAVES = Waves, TILE = Tile, WIDTH = 16, ROOM = tile_best<Waves, Tile>::ROOM;
+  static constexpr int CHUNKS = Tile > 128 ? 16 : 1; /* of a launch (S8.1) */
+  static constexpr int EACH = Tile / (Waves * WAVE), LISTS_EACH = (CHUNKS * WIDTH + Waves * WAVE - 1) / (Waves * WAVE);
+  static HIPK_DEVICE int width_of(const pick_view &) { return WIDTH; }
+  template <class Key> static HIPK_DEVICE void scan(lds<uint64_t> room, lds<uint64_t> out, int, int count, Key key) {
+    tile_best<Waves, Tile>::template find<EACH>(room, out, count, key);
+  }
+  template <class Key> static HIPK_DEVICE void merge(lds<uint64_t> room, lds<uint64_t> out, int lists, int, Key key) {
+    tile_best<Waves, Tile>::template find<LISTS_EACH>(room, out, lists * WIDTH, key);
+  }
+};
+
+/* Any number of tiles, any K: each wave keeps a list of its own, and all merge them at the end. */
+template <int Waves, int Tile> struct by_wave {
+  static constexpr int WAVES = Waves, TILE = Tile, WIDTH = MAX_TOPK, FRESH = Tile / Waves;
+  using list = best_list<FRESH, WIDTH>;
+  static constexpr int CHUNKS = 16, MERGE = CHUNKS * WIDTH; /* at most 16 chunks (S8.1) */
+  static constexpr int ROOM = Waves * list::ROOM > MERGE ? Waves *list::ROOM : MERGE;
+  static HIPK_DEVICE int width_of(const pick_view &v) { return v.width; }
+  template <class Key>
+  static HIPK_DEVICE void scan(lds<uint64_t> room, lds<uint64_t> out, int width, int count, Key key) {
+    list best;
+    best.begin(room + wave_index() * list::ROOM, width);
+    for (int32_t tile = wave_index() * FRESH; tile < count; tile += Tile)
+      best.offer(count - tile, [&](int i) { return key(tile + i); });
+    best.end();
+    barrier();
+    merge_lists(out, room, Waves, list::ROOM, width, thread_index(), Waves * WAVE);
+    barrier();
+  }
+  template <class Key>
+  static HIPK_DEVICE void merge(lds<uint64_t> room, lds<uint64_t> out, int lists, int width, Key key) {
+    for (int i = thread_index(); i < lists * width; i += Waves * WAVE) room[i] = key(i);
+    barrier();
+    merge_lists(out, room, lists, width, width, thread_index(), Waves * WAVE);
+    barrier();
+  }
+};
+
+template <class Way> HIPK_KERNEL(Way::WAVES *WAVE) select_decode(select_view v) {
+  HIPK_LDS(uint64_t, keys, Way::ROOM);
+  HIPK_LDS(uint64_t, merged, Way::WIDTH);
+  HIPK_LDS(int32_t, ids, Way::WIDTH);
   HIPK_LDS(uint32_t, arrived, 1);
 
-  const int32_t local_pick = group_index() / v.chunks, chunk = group_index() % v.chunks;
+  const int32_t local_pick = group_index() >> v.chunks_shift, chunk = group_index() & (v.chunks - 1);
   const int32_t pick = v.first_pick + local_pick, head = pick / v.pick.rows, row = pick % v.pick.rows;
-  const int wave = wave_index(), width = v.pick.width, threads = Waves * WAVE;
+  const int wave = wave_index(), width = Way::width_of(v.pick);
   const row_span span = span_row(v, row);
-  const int32_t active = m3idx_topk_active(span.columns, v.chunks, v.chunk_tile);
+  const int32_t active = m3idx_topk_active(span.columns, v.chunks, Way::TILE);
   if (chunk >= active) return;
 
   const m3idx_range own = m3idx_topk_chunk(span.columns, active, chunk);
-  list best;
-  best.begin(keys + wave * list::ROOM, width);
-  scan_columns(v, best, score_row(v, head, row), span.blocks, own.begin + wave * FRESH, own.end, Tile);
-  barrier();
-  merge_lists(merged, keys, Waves, list::ROOM, width, thread_index(), threads);
-  barrier();
-  if (active == 1) {
+  const gptr<const float> score = score_row(v, head, row);
+  Way::scan(keys, merged, width, own.end - own.begin, [&](int i) { return column_key(v, score, span, own.begin + i); });
+  if (Way::CHUNKS == 1 || active == 1) {
     if (wave == 0) write_pick(reread(v).pick, merged, ids, head, row, span.place);
     return;
   }
@@ -84,11 +112,8 @@ template <int Waves, int Tile, int MaxWidth> HIPK_KERNEL(Waves *WAVE) select_dec
   /* S8.1: the narrowest of 2, 4, 8, 16 lists that covers the live ones, or as many as the launch has chunks. */
   int lists = v.merge_all ? v.chunks : 2;
   while (lists < active) lists *= 2;
-  for (int i = thread_index(); i < lists * width; i += threads)
-    keys[i] = i < active * width ? static_cast<uint64_t>(partial[i]) : uint64_t{0};
-  barrier();
-  merge_lists(merged, keys, lists, width, width, thread_index(), threads);
-  barrier();
+  Way::merge(keys, merged, lists, width,
+             [&](int i) { return i < active * width ? static_cast<uint64_t>(partial[i]) : uint64_t{0}; });
   if (wave != 0) return;
   write_pick(reread(v).pick, merged, ids, head, row, span.place);
   if (lane_index() == 0) reset(counter);
@@ -107,7 +132,10 @@ HIPK_KERNEL(ROW_WAVES *WAVE) select_rows(select_view v) {
   const row_span span = span_row(v, row);
   list best;
   best.begin(keys + wave * list::ROOM, v.pick.width);
-  scan_columns(v, best, score_row(v, head, row), span.blocks, 0, span.columns, ROW_TILE);
+  const gptr<const float> score = score_row(v, head, row);
+  for (int32_t tile = 0; tile < span.columns; tile += ROW_TILE)
+    best.offer(span.columns - tile, [&](int i) { return column_key(v, score, span, tile + i); });
+  best.end();
   write_pick(reread(v).pick, best.keys, ids + wave * MAX_TOPK, head, row, span.place);
 }
 
@@ -164,7 +192,7 @@ void run_select(const hipk_launch *at, const select_view &view, void *scratch) {
   }
   const m3idx_decode_topk_geometry g = geometry_of(at->device, v);
   v.chunks = static_cast<int32_t>(g.chunks);
-  v.chunk_tile = static_cast<int32_t>(g.block);
+  v.chunks_shift = log2_of(g.chunks);
   v.merge_all = !g.adaptive_merge;
   v.counters = at->counters;
   v.partial = static_cast<uint64_t *>(scratch);
@@ -172,11 +200,11 @@ void run_select(const hipk_launch *at, const select_view &view, void *scratch) {
     const int64_t rest = picks - first, here = rest < COUNTERS ? rest : COUNTERS;
     v.first_pick = static_cast<int32_t>(first);
     if (g.block == 128)
-      launch(select_decode<2, 128, 16>, here * g.chunks, 2 * WAVE, at->stream, v);
+      launch(select_decode<by_tile<2, 128>>, here * g.chunks, 2 * WAVE, at->stream, v);
     else if (g.warps == 4)
-      launch(select_decode<4, 512, 16>, here * g.chunks, 4 * WAVE, at->stream, v);
+      launch(select_decode<by_tile<4, 512>>, here * g.chunks, 4 * WAVE, at->stream, v);
     else
-      launch(select_decode<8, 512, MAX_TOPK>, here * g.chunks, 8 * WAVE, at->stream, v);
+      launch(select_decode<by_wave<8, 512>>, here * g.chunks, 8 * WAVE, at->stream, v);
   }
 }
 
