@@ -91,6 +91,20 @@ HIPK_DEVICE void merge_lists(lds<uint64_t> out, lds<uint64_t> keys, int lists, i
   }
 }
 
+/* Keys self, self + Step, ... below count, the rest 0.  A source gives its key i in two halves, key(load(i), i), so
+ * that all loads are under way before the first key is made. */
+template <int Each, int Step, class Source>
+HIPK_DEVICE void load_keys(uint64_t (&own)[Each], int self, int count, const Source &source) {
+  decltype(source.load(0)) raw[Each];
+  HIPK_UNROLL
+  for (int e = 0; e < Each; e++) {
+    raw[e] = 0;
+    if (e * Step + self < count) raw[e] = source.load(e * Step + self);
+  }
+  HIPK_UNROLL
+  for (int e = 0; e < Each; e++) own[e] = e * Step + self < count ? source.key(raw[e], e * Step + self) : uint64_t{0};
+}
+
 /* Of keys[0..count), how many come before keys[at] = key, not 0; of equal ones the earlier. */
 HIPK_DEVICE int place_of(lds<uint64_t> keys, int count, uint64_t key, int at) {
   int before = 0;
@@ -114,12 +128,14 @@ template <int Fresh, int MaxWidth> struct best_list {
     held = 0;
   }
 
-  /* Offer up to Fresh keys: key(i) for i < count, i < Fresh. */
-  template <class Key> HIPK_DEVICE void offer(int count, Key key) {
+  /* Offer keys 0 .. count - 1 of the source, up to Fresh. */
+  template <class Source> HIPK_DEVICE void offer(int count, const Source &source) {
+    uint64_t own[EACH];
+    load_keys<EACH, WAVE>(own, lane_index(), count, source);
     if (MaxWidth <= FEW || width <= FEW)
-      offer_few(count, key);
+      offer_few(own);
     else
-      offer_many(count, key);
+      offer_many(own);
   }
 
   /* An untouched list is all empty slots.  In any case all lanes have read what they wanted of it. */
@@ -144,13 +160,8 @@ private:
   }
 
   /* Put what can be among the best behind the list, then each key into its place. */
-  template <class Key> HIPK_DEVICE void offer_few(int count, Key key) {
-    uint64_t own[EACH], least = 0;
-    HIPK_UNROLL
-    for (int e = 0; e < EACH; e++) {
-      const int i = e * WAVE + lane_index();
-      own[e] = i < count ? key(i) : 0;
-    }
+  HIPK_DEVICE void offer_few(const uint64_t (&own)[EACH]) {
+    uint64_t least = 0;
     if (held == width) least = keys[width - 1];
     int better = 0;
     HIPK_UNROLL
@@ -188,15 +199,16 @@ private:
     wave_sync();
   }
 
-  template <class Key> HIPK_DEVICE void offer_many(int count, Key key) {
+  HIPK_DEVICE void offer_many(const uint64_t (&own)[EACH]) {
     const int first = held, fresh = Fresh > width ? Fresh : width;
     const uint64_t least = held ? static_cast<uint64_t>(keys[width - 1]) : 0;
     bool better = false;
-    for (int i = lane_index(); i < fresh; i += WAVE) {
-      const uint64_t offered = i < count && i < Fresh ? key(i) : 0;
-      better = better || offered > least;
-      keys[first + i] = offered;
+    HIPK_UNROLL
+    for (int e = 0; e < EACH; e++) {
+      better = better || own[e] > least;
+      keys[first + e * WAVE + lane_index()] = own[e];
     }
+    for (int i = Fresh + lane_index(); i < fresh; i += WAVE) keys[first + i] = uint64_t{0};
     if (held && !ballot(better)) return;
     wave_sync();
     sort_runs(keys + first, fresh, width);

@@ -15,6 +15,15 @@ struct merge_view {
   pick_view pick;
 };
 
+/* The keys of a row in the parts from `part` on, `topk` of each. */
+struct part_keys {
+  gptr<const uint64_t> from;
+  int64_t stride_part, part;
+  int topk;
+  HIPK_DEVICE uint64_t load(int i) const { return from[(part + i / topk) * stride_part + i % topk]; }
+  HIPK_DEVICE uint64_t key(uint64_t key, int) const { return key; }
+};
+
 HIPK_KERNEL(MERGE_WAVES *WAVE) merge_rows(merge_view v) {
   using list = best_list<MERGE_TILE, MAX_TOPK>;
   HIPK_LDS(uint64_t, keys, MERGE_WAVES * list::ROOM);
@@ -26,10 +35,10 @@ HIPK_KERNEL(MERGE_WAVES *WAVE) merge_rows(merge_view v) {
   const int topk = v.pick.topk, parts = MERGE_TILE / topk; /* parts a tile holds */
   list best;
   best.begin(keys + wave * list::ROOM, v.pick.width);
-  for (int64_t part = 0; part < v.num_parts; part += parts) {
-    const int64_t rest = v.num_parts - part;
-    best.offer(static_cast<int>(rest < parts ? rest : parts) * topk,
-               [&](int i) { return static_cast<uint64_t>(from[(part + i / topk) * v.stride_part + i % topk]); });
+  part_keys keys_of = {from, v.stride_part, 0, topk};
+  for (; keys_of.part < v.num_parts; keys_of.part += parts) {
+    const int64_t rest = v.num_parts - keys_of.part;
+    best.offer(static_cast<int>(rest < parts ? rest : parts) * topk, keys_of);
   }
   best.end();
   write_pick(v.pick, best.keys, ids + wave * MAX_TOPK, static_cast<int32_t>(pick / v.pick.rows),

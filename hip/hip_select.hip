@@ -33,10 +33,25 @@ HIPK_DEVICE gptr<const float> score_row(const select_view &v, int32_t head, int3
   return global(v.score) + (head * v.score_stride_head + row * v.score_stride_row);
 }
 
-HIPK_DEVICE uint64_t column_key(const select_view &v, gptr<const float> score, const row_span &span, int32_t column) {
-  const int32_t id = static_cast<int32_t>(v.first_block) + column;
-  return block_key(forced_bits(float_bits(score[column]), id, span.blocks, v.forced), id, v.pick.contract);
-}
+/* The columns of a row from `begin` on, as keys. */
+struct column_keys {
+  const select_view &v;
+  gptr<const float> score;
+  int32_t blocks, begin;
+  HIPK_DEVICE uint32_t load(int i) const { return float_bits(score[begin + i]); }
+  HIPK_DEVICE uint64_t key(uint32_t bits, int i) const {
+    const int32_t id = static_cast<int32_t>(v.first_block) + begin + i;
+    return block_key(forced_bits(bits, id, blocks, v.forced), id, v.pick.contract);
+  }
+};
+
+/* Stored keys, empty slots from `live` on. */
+struct stored_keys {
+  gptr<uint64_t> from;
+  int live;
+  HIPK_DEVICE uint64_t load(int i) const { return i < live ? static_cast<uint64_t>(from[i]) : uint64_t{0}; }
+  HIPK_DEVICE uint64_t key(uint64_t key, int) const { return key; }
+};
 
 /* One tile a chunk and K = 16 (S8.1's own geometries): all threads together find the best of a tile. */
 template <int Waves, int Tile> struct by_tile {
@@ -44,11 +59,11 @@ template <int Waves, int Tile> struct by_tile {
   static constexpr int CHUNKS = Tile > 128 ? 16 : 1; /* of a launch (S8.1) */
   static constexpr int EACH = Tile / (Waves * WAVE), LISTS_EACH = (CHUNKS * WIDTH + Waves * WAVE - 1) / (Waves * WAVE);
   static HIPK_DEVICE int width_of(const pick_view &) { return WIDTH; }
-  template <class Key> static HIPK_DEVICE void scan(lds<uint64_t> room, lds<uint64_t> out, int, int count, Key key) {
-    tile_best<Waves, Tile>::template find<EACH>(room, out, count, key);
+  static HIPK_DEVICE void scan(lds<uint64_t> room, lds<uint64_t> out, int, int count, const column_keys &columns) {
+    tile_best<Waves, Tile>::template find<EACH>(room, out, count, columns);
   }
-  template <class Key> static HIPK_DEVICE void merge(lds<uint64_t> room, lds<uint64_t> out, int lists, int, Key key) {
-    tile_best<Waves, Tile>::template find<LISTS_EACH>(room, out, lists * WIDTH, key);
+  static HIPK_DEVICE void merge(lds<uint64_t> room, lds<uint64_t> out, int lists, int, const stored_keys &parts) {
+    tile_best<Waves, Tile>::template find<LISTS_EACH>(room, out, lists * WIDTH, parts);
   }
 };
 
@@ -59,20 +74,19 @@ template <int Waves, int Tile> struct by_wave {
   static constexpr int CHUNKS = 16, MERGE = CHUNKS * WIDTH; /* at most 16 chunks (S8.1) */
   static constexpr int ROOM = Waves * list::ROOM > MERGE ? Waves *list::ROOM : MERGE;
   static HIPK_DEVICE int width_of(const pick_view &v) { return v.width; }
-  template <class Key>
-  static HIPK_DEVICE void scan(lds<uint64_t> room, lds<uint64_t> out, int width, int count, Key key) {
+  static HIPK_DEVICE void scan(lds<uint64_t> room, lds<uint64_t> out, int width, int count, column_keys columns) {
     list best;
     best.begin(room + wave_index() * list::ROOM, width);
-    for (int32_t tile = wave_index() * FRESH; tile < count; tile += Tile)
-      best.offer(count - tile, [&](int i) { return key(tile + i); });
+    columns.begin += wave_index() * FRESH;
+    for (int32_t rest = count - wave_index() * FRESH; rest > 0; rest -= Tile, columns.begin += Tile)
+      best.offer(rest, columns);
     best.end();
     barrier();
     merge_lists(out, room, Waves, list::ROOM, width, thread_index(), Waves * WAVE);
     barrier();
   }
-  template <class Key>
-  static HIPK_DEVICE void merge(lds<uint64_t> room, lds<uint64_t> out, int lists, int width, Key key) {
-    for (int i = thread_index(); i < lists * width; i += Waves * WAVE) room[i] = key(i);
+  static HIPK_DEVICE void merge(lds<uint64_t> room, lds<uint64_t> out, int lists, int width, const stored_keys &parts) {
+    for (int i = thread_index(); i < lists * width; i += Waves * WAVE) room[i] = parts.load(i);
     barrier();
     merge_lists(out, room, lists, width, width, thread_index(), Waves * WAVE);
     barrier();
@@ -93,8 +107,7 @@ template <class Way> HIPK_KERNEL(Way::WAVES *WAVE) select_decode(select_view v) 
   if (chunk >= active) return;
 
   const m3idx_range own = m3idx_topk_chunk(span.columns, active, chunk);
-  const gptr<const float> score = score_row(v, head, row);
-  Way::scan(keys, merged, width, own.end - own.begin, [&](int i) { return column_key(v, score, span, own.begin + i); });
+  Way::scan(keys, merged, width, own.end - own.begin, column_keys{v, score_row(v, head, row), span.blocks, own.begin});
   if (Way::CHUNKS == 1 || active == 1) {
     if (wave == 0) write_pick(reread(v).pick, merged, ids, head, row, span.place);
     return;
@@ -112,8 +125,7 @@ template <class Way> HIPK_KERNEL(Way::WAVES *WAVE) select_decode(select_view v) 
   /* S8.1: the narrowest of 2, 4, 8, 16 lists that covers the live ones, or as many as the launch has chunks. */
   int lists = v.merge_all ? v.chunks : 2;
   while (lists < active) lists *= 2;
-  Way::merge(keys, merged, lists, width,
-             [&](int i) { return i < active * width ? static_cast<uint64_t>(partial[i]) : uint64_t{0}; });
+  Way::merge(keys, merged, lists, width, stored_keys{partial, active * width});
   if (wave != 0) return;
   write_pick(reread(v).pick, merged, ids, head, row, span.place);
   if (lane_index() == 0) reset(counter);
@@ -132,9 +144,8 @@ HIPK_KERNEL(ROW_WAVES *WAVE) select_rows(select_view v) {
   const row_span span = span_row(v, row);
   list best;
   best.begin(keys + wave * list::ROOM, v.pick.width);
-  const gptr<const float> score = score_row(v, head, row);
-  for (int32_t tile = 0; tile < span.columns; tile += ROW_TILE)
-    best.offer(span.columns - tile, [&](int i) { return column_key(v, score, span, tile + i); });
+  column_keys columns = {v, score_row(v, head, row), span.blocks, 0};
+  for (; columns.begin < span.columns; columns.begin += ROW_TILE) best.offer(span.columns - columns.begin, columns);
   best.end();
   write_pick(reread(v).pick, best.keys, ids + wave * MAX_TOPK, head, row, span.place);
 }

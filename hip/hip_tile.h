@@ -11,7 +11,7 @@
 #ifndef M3IDX_HIP_TILE_H
 #define M3IDX_HIP_TILE_H
 
-#include "hip_arch.h"
+#include "hip_best.h"
 
 namespace hipk {
 
@@ -33,19 +33,16 @@ template <int Waves, int Tile> struct tile_best {
   /* The group memory: peaks, the bound, each wave's count, the keys that reach the bound. */
   static constexpr int BOUND = CLASSES, COUNTS = BOUND + 1, KEYS = COUNTS + Waves, ROOM = KEYS + Tile / 2;
 
-  /* Up to Each keys a thread, key(i) for i < count, into out[0..WIDTH), empty slots last.  All threads take part;
-   * the room is theirs, and out can be read by all afterwards. */
-  template <int Each, class Key>
-  static HIPK_DEVICE void find(lds<uint64_t> room, lds<uint64_t> out, int count, Key key) {
+  /* The best of keys 0 .. count - 1 of the source (hip_best.h), up to Each a thread, into out[0..WIDTH), empty slots
+   * last.  All threads take part; the room is theirs, and out can be read by all afterwards. */
+  template <int Each, class Source>
+  static HIPK_DEVICE void find(lds<uint64_t> room, lds<uint64_t> out, int count, const Source &source) {
     static_assert(Each * THREADS <= Tile, "the room holds half of a tile");
     const int self = thread_index(), wave = wave_index();
     uint64_t own[Each], peak = 0;
+    load_keys<Each, THREADS>(own, self, count, source);
     HIPK_UNROLL
-    for (int e = 0; e < Each; e++) {
-      const int i = e * THREADS + self;
-      own[e] = i < count ? key(i) : 0;
-      peak = own[e] > peak ? own[e] : peak;
-    }
+    for (int e = 0; e < Each; e++) peak = own[e] > peak ? own[e] : peak;
     peak = class_peak<SPREAD>(peak);
     const int part = self % SPREAD;
     if (part == 0) room[self / SPREAD] = peak;
