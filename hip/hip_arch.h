@@ -16,11 +16,11 @@
  *   - Lanes of a wave see one another's memory after wave_sync(), lanes of a group after barrier(), groups only
  *     through arrive().  Shuffles and ballots order no memory.
  *   - A mask has one bit a lane; bits at or past WAVE are zero.
- *   - matrix_step(a, b, acc) is a cross-lane operation.  load_a and load_b fill a fragment from rows that lie in group
- *     memory as hip_layout.h says: M (N) rows from `row` on, their codes 16 * step to 16 * step + 15; they are
- *     reached by the whole wave as well.  acc.v[e] is the accumulator at (matrix::acc_row, matrix::acc_col); with
- *     `matrix_acc acc = {}` it starts at zero.  What a step rounds is hip_bound.h's matter.
- *     fragment_word(f, i) is a lane's elements 2 i and 2 i + 1; load_word reads one word of a unit.
+ *   - matrix_step(a, b, acc) is a cross-lane operation.  a_of and b_of make a fragment of a lane's own words.  load_a
+ * and load_b fill a fragment from rows that lie in group memory as hip_layout.h says: M (N) rows from `row` on, their
+ * codes 16 * step to 16 * step + 15; they are reached by the whole wave as well.  acc.v[e] is the accumulator at
+ * (matrix::acc_row, matrix::acc_col); with `matrix_acc acc = {}` it starts at zero.  What a step rounds is
+ * hip_bound.h's matter. fragment_word(f, i) is a lane's elements 2 i and 2 i + 1; load_word reads one word of a unit.
  *   - copy_async moves 16 bytes from global to group memory; the lane may touch neither before its copies_done().
  *     Targets without ASYNC_COPY wait at the call, and code that cares loads into registers instead.
  * Nothing here judges numbers: float arithmetic is IEEE, subnormals kept, contraction only by fused().
@@ -49,6 +49,8 @@
 #ifndef HIPK_TARGET
 
 #define HIPK_KERNEL(threads) __global__ __launch_bounds__(threads) void
+/* `groups` of them shall fit a multiprocessor together; a hint, which AMD's compiler does without. */
+#define HIPK_KERNEL_AT(threads, groups) HIPK_KERNEL(threads)
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
 
@@ -91,6 +93,12 @@ HIPK_DEVICE double fused(double a, double b, double c) { return __builtin_fma(a,
 HIPK_DEVICE float magnitude(float x) { return __builtin_fabsf(x); }
 HIPK_DEVICE float larger(float a, float b) { return __builtin_fmaxf(a, b); } /* a NaN gives way */
 HIPK_DEVICE float square_root(float x) { return __builtin_sqrtf(x); }
+/* The larger of both lower halves and of both upper halves, as unsigned numbers. */
+HIPK_DEVICE uint32_t larger_halves(uint32_t a, uint32_t b) {
+  typedef unsigned short halves __attribute__((ext_vector_type(2)));
+  return __builtin_bit_cast(uint32_t,
+                            __builtin_elementwise_max(__builtin_bit_cast(halves, a), __builtin_bit_cast(halves, b)));
+}
 HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
 HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<unsigned long long>(mask)) - 1; } /* mask != 0 */
 HIPK_DEVICE int highest_bit(uint64_t mask) { return 63 - __clzll(static_cast<long long>(mask)); }        /* mask != 0 */
@@ -136,6 +144,10 @@ struct matrix_b {
 struct matrix_acc {
   float v __attribute__((ext_vector_type(16)));
 };
+
+/* Fragments from registers: word w holds elements 2 w and 2 w + 1. */
+HIPK_DEVICE matrix_a a_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) { return {{w0, w1, w2, w3}}; }
+HIPK_DEVICE matrix_b b_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) { return {{w0, w1, w2, w3}}; }
 
 /* A lane's codes of a step are one unit of its row. */
 HIPK_DEVICE matrix_a load_a(lds<u32x4> rows, int row, int step) {

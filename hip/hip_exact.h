@@ -153,15 +153,14 @@ template <int N> HIPK_DEVICE bool sum_is_exact(const double (&products)[N], doub
 /* Every lane of the wave takes part; the result is the same in all lanes of a team.  A team without work brings
  * zeros.  `ratio`: 2^(52 - b) for products of b significant bits. */
 template <int N> HIPK_DEVICE team_dot_result team_dot(const float (&q)[N], const float (&k)[N], double ratio) {
-  double products[N], sum = 0, size = 0;
+  double products[N], sums[2] = {}, sizes[2] = {}; /* two of each, so that a sum waits for half the others */
   HIPK_UNROLL
   for (int i = 0; i < N; i++) {
     products[i] = static_cast<double>(q[i]) * static_cast<double>(k[i]);
-    sum += products[i];
-    size += products[i] < 0 ? -products[i] : products[i];
+    sums[i % 2] += products[i];
+    sizes[i % 2] += products[i] < 0 ? -products[i] : products[i];
   }
-  sum = team_sum(sum);
-  size = team_sum(size);
+  const double sum = team_sum(sums[0] + sums[1]), size = team_sum(sizes[0] + sizes[1]);
   team_dot_result result;
   result.nan = sum != sum;
   const double bound = size * 0x1p-48;

@@ -6,87 +6,79 @@
  * heads, 16 at a time.  A wave takes a block by itself, four rows a pass over its keys: the filter (hip_filter.h),
  * then a team of 16 lanes a row finds the few tokens that the filter's bound leaves and evaluates them exactly
  * (hip_exact.h).  No wave waits for another, so one wave's exact stage hides behind the others' loads.  Where a
- * program has fewer blocks than waves, several waves share a block's tokens and the best of their exact maxima
- * counts.  Nothing is carried from block to block.
+ * program has one or two blocks, the waves share a block: its tokens for the filter, its rows for the exact stage.
+ * Nothing is carried from block to block.
  */
 #include "hip_exact.h"
 #include "hip_filter.h"
 #include "hip_prefill.h"
+#include "hip_matrix_filter.h"
 
 namespace hipk {
 
-/* What a team knows of its row. */
-struct team_row {
-  int32_t head, keys, blocks; /* n and N (S2.3) */
-  int64_t row;
+/* What the waves of a program know of its rows, in group memory. */
+template <class F> struct staged_rows {
+  lds<typename F::query_store> q;
+  lds<float> size;    /* A = sum |q|, or a little more */
+  lds<int32_t> keys;  /* n (S2.3) */
+  lds<int64_t> score; /* where the row's scores begin */
 };
 
-HIPK_DEVICE team_row place_team(const score_view &v, int32_t request, int32_t index) {
-  team_row t;
-  const int32_t step = index / v.heads;
-  const int32_t seq_len = global(v.batch.seq_lens)[request];
-  t.head = index % v.heads;
-  t.row = static_cast<int64_t>(request) * v.batch.decode_query_len + step;
-  t.keys = keys_seen(static_cast<int64_t>(seq_len) - v.batch.decode_query_len + step, seq_len);
-  t.blocks = blocks_of(t.keys, v.batch.block_shift);
-  return t;
-}
-
-/* Queries of the program's rows as binary32, missing rows as zeros, and A = sum |q| of each. */
 template <class F>
-HIPK_DEVICE void stage_queries(const score_view &v, int32_t request, int32_t first, int rows, lds<float> q,
-                               lds<float> q_size) {
-  const gptr<const unsigned char> from = global(static_cast<const unsigned char *>(v.q));
-  for (int i = thread_index(); i < (rows + 3) / 4 * 4 * F::DIM; i += SCORE_THREADS) {
-    const int row = i / F::DIM, d = i % F::DIM;
-    float x = 0;
-    if (row < rows && d < v.dim) {
-      const int64_t step = (first + row) / v.heads, head = (first + row) % v.heads;
-      const int64_t at = (static_cast<int64_t>(request) * v.batch.decode_query_len + step) * v.q_stride_row +
-                         head * v.q_stride_head + d * v.q_stride_dim;
-      x = decode_as(load_code(from, at, v.q_format.bytes), v.q_format);
-    }
-    q[i] = x;
+HIPK_DEVICE void stage_rows(const score_view &v, int32_t request, int32_t first, int rows, const staged_rows<F> &to) {
+  F::stage(v, request, first, rows, to.q);
+  const int self = thread_index();
+  if (self < rows) {
+    const int32_t step = (first + self) / v.heads, head = (first + self) % v.heads;
+    const int32_t seq_len = global(v.batch.seq_lens)[request];
+    const int64_t row = static_cast<int64_t>(request) * v.batch.decode_query_len + step;
+    to.keys[self] = keys_seen(static_cast<int64_t>(seq_len) - v.batch.decode_query_len + step, seq_len);
+    to.score[self] = head * v.score_stride_head + row * v.score_stride_row;
   }
   barrier();
   for (int begin = 0; begin < rows; begin += SCORE_THREADS / TEAM) {
-    const int row = begin + thread_index() / TEAM;
-    double size = 0;
-    if (row < rows)
-      for (int d = team_lane(); d < v.dim; d += TEAM) size += magnitude(q[row * F::DIM + d]);
+    const int row = begin + self / TEAM;
+    float query[F::TEAM_ELEMS], size = 0;
+    F::query_team(to.q, row < rows ? row : 0, team_lane(), v, query);
+    HIPK_UNROLL
+    for (int e = 0; e < F::TEAM_ELEMS; e++) size += magnitude(query[e]);
     size = team_sum(size);
-    /* 20 roundings of binary64 and one of binary32, all made good by the factor. */
-    if (row < rows && team_lane() == 0) q_size[row] = static_cast<float>(size * (1 + 0x1p-20));
+    /* 20 roundings at most, 19 in the sum, made good by the factor. */
+    if (row < rows && team_lane() == 0) to.size[row] = size * (1 + 0x1p-19f);
   }
+  barrier();
 }
 
-/* The approximate dots of a row's tokens from..end-1 that matter, one bit for each of a lane's tokens lane + 16 i. */
-HIPK_DEVICE uint32_t candidates(lds<float> dots, int from, int end, double error) {
+/* The approximate dots of a row's tokens 0..end-1 that matter, one bit for each of a lane's tokens lane + 16 i. */
+HIPK_DEVICE uint32_t candidates(lds<float> dots, int end, double error) {
   float value[SCORE_TOKENS / TEAM], best = bits_float(BITS_MINUS_INF);
   HIPK_UNROLL
   for (int i = 0; i < SCORE_TOKENS / TEAM; i++) {
     const int token = i * TEAM + team_lane();
     value[i] = 0;
-    if (token >= from && token < end) {
+    if (token < end) {
       value[i] = dots[token];
       if (value[i] - value[i] == 0) best = larger(best, value[i]);
     }
   }
   best = team_max(best);
-  const double least = static_cast<double>(best) - 2.0001 * error;
+  /* Lowered by more than its rounding to binary32. */
+  const double exact_least = static_cast<double>(best) - 2.0001 * error;
+  const float least =
+      static_cast<float>(exact_least - (exact_least < 0 ? -exact_least : exact_least) * 0x1p-22 - 0x1p-149);
   uint32_t mask = 0;
   HIPK_UNROLL
   for (int i = 0; i < SCORE_TOKENS / TEAM; i++) {
     const int token = i * TEAM + team_lane();
-    const bool out = value[i] - value[i] == 0 && static_cast<double>(value[i]) < least;
-    if (token >= from && token < end && !out) mask |= 1u << i;
+    const bool out = value[i] - value[i] == 0 && value[i] < least;
+    if (token < end && !out) mask |= 1u << i;
   }
   return mask;
 }
 
 /* The largest exact dot of the team's candidates, rounded; all lanes of the wave together. */
 template <class F>
-HIPK_DEVICE uint32_t resolve(const score_view &v, lds<float> q, int row, uint32_t mask,
+HIPK_DEVICE uint32_t resolve(const score_view &v, lds<typename F::query_store> q, int row, uint32_t mask,
                              gptr<const unsigned char> page) {
   float query[F::TEAM_ELEMS], best = bits_float(BITS_MINUS_INF);
   bool any = false;
@@ -131,36 +123,40 @@ HIPK_DEVICE void fill_tail(const score_view &v) {
   }
 }
 
-/* What a wave works on: the tokens from..end-1 of one block, and the rows of its program. */
-struct score_part {
-  int32_t request, block, first; /* first: the request row that row 0 of q is */
-  int rows, from, end;
-};
-
-HIPK_DEVICE void store_score(const score_view &v, int32_t request, int32_t block, int32_t index, uint32_t bits) {
-  const team_row at = place_team(v, request, index);
-  const gptr<float> score = global(v.score) + (at.head * v.score_stride_head + at.row * v.score_stride_row);
-  score[block] = bits_float(block < at.blocks ? forced_bits(bits, block, at.blocks, v.forced) : BITS_MINUS_INF);
-}
-
-/* The largest exact dot of a part for row `row` of q, whose approximate dots are `dots`; a team a row, all lanes of
- * the wave together.  NaN where the row sees no token of the part or nothing but NaN. */
 template <class F>
-HIPK_DEVICE uint32_t finish_row(const score_view &v, const score_part &part, int row, lds<float> q, lds<float> q_size,
-                                lds<float> dots, float largest, gptr<const unsigned char> page) {
-  const bool mine = row < part.rows;
-  const team_row at = place_team(v, part.request, part.first + row);
-  const int32_t visible = mine ? at.keys - (part.block << v.batch.block_shift) : 0;
-  const double error = F::GROWTH * (mine ? static_cast<double>(q_size[row]) : 0.0) * largest + v.dim * 0x1p-149;
-  const uint32_t mask = candidates(dots, part.from, m3idx_min_i32(part.end, visible), error);
-  return resolve<F>(v, q, mine ? row : 0, mask, page);
+HIPK_DEVICE void store_score(const score_view &v, const staged_rows<F> &staged, int32_t block, int row, uint32_t bits) {
+  const int32_t blocks = blocks_of(staged.keys[row], v.batch.block_shift);
+  const gptr<float> score = global(v.score) + static_cast<int64_t>(staged.score[row]);
+  score[block] = bits_float(block < blocks ? forced_bits(bits, block, blocks, v.forced) : BITS_MINUS_INF);
 }
 
-/* Waves that share a block: all of them have work, and each has a team's worth of tokens. */
+/* The largest exact dot of a block's tokens before `end` for row `row` of the program, whose approximate dots are
+ * `dots`; a team a row, all lanes of the wave together, those that have no row with row < 0.  NaN where the row sees no
+ * token of the block or nothing but NaN. */
+template <class F>
+HIPK_DEVICE uint32_t finish_row(const score_view &v, const staged_rows<F> &staged, int32_t block, int end, int row,
+                                lds<float> dots, float peak, gptr<const unsigned char> page) {
+  const bool mine = row >= 0;
+  const int32_t visible = mine ? staged.keys[row] - (block << v.batch.block_shift) : 0;
+  const double error = F::error(v, mine ? static_cast<float>(staged.size[row]) : 0.0f, peak);
+  const uint32_t mask = candidates(dots, m3idx_min_i32(end, visible), error);
+  return resolve<F>(v, staged.q, mine ? row : 0, mask, page);
+}
+
+/* P of a block of which each wave has a part.  A NaN stays: as a pattern it is larger than any number. */
+HIPK_DEVICE float largest_peak(lds<float> peaks, int leader, int share) {
+  uint32_t largest = 0;
+  for (int w = leader; w < leader + share; w++) {
+    const uint32_t bits = float_bits(peaks[w]);
+    largest = bits > largest ? bits : largest;
+  }
+  return bits_float(largest);
+}
+
+/* Waves that share a block: all or half of them where each then has exactly one block and a team's worth of tokens. */
 HIPK_DEVICE int waves_of_block(int32_t blocks, int block_size) {
-  int share = SCORE_WAVES;
-  while (share > 1 && (share * blocks > SCORE_WAVES || block_size / share < TEAM)) share /= 2;
-  return share;
+  const int share = blocks > 2 ? 1 : SCORE_WAVES / blocks;
+  return block_size / share < TEAM ? 1 : share;
 }
 
 HIPK_DEVICE int32_t page_of(const score_view &v, int32_t request, int32_t block) {
@@ -172,69 +168,89 @@ HIPK_DEVICE gptr<const unsigned char> page_at(const score_view &v, int32_t page)
   return global(static_cast<const unsigned char *>(v.keys)) + page * page_bytes;
 }
 
-/* Rows: rows a pass, 1 or 4. */
-template <class F, int Rows> HIPK_KERNEL(SCORE_THREADS) score_decode(score_view v) {
-  HIPK_LDS(float, q, SCORE_ROWS *F::DIM);
+/* Rows: rows a pass. */
+template <class F, int Rows> HIPK_KERNEL_AT(SCORE_THREADS, F::GROUPS) score_decode(score_view v) {
+  HIPK_LDS(typename F::query_store, q, SCORE_ROWS * F::QUERY_STORES);
   HIPK_LDS(float, q_size, SCORE_ROWS);
+  HIPK_LDS(int32_t, row_keys, SCORE_ROWS);
+  HIPK_LDS(int64_t, row_score, SCORE_ROWS);
   HIPK_LDS(float, dots, SCORE_WAVES *Rows *DOT_PITCH);
-  HIPK_LDS(uint32_t, shared_best, SCORE_WAVES * SCORE_ROWS);
+  HIPK_LDS(float, peaks, SCORE_WAVES);
   constexpr int WAVE_TEAMS = WAVE / TEAM;
+  const staged_rows<F> staged = {q, q_size, row_keys, row_score};
 
   if (v.fill) fill_tail(reread(v));
-  const m3idx_work work = work_of(v, group_index() / v.row_groups);
+  const bool together = v.row_groups == 1; /* and no division in front of the first load */
+  const m3idx_work work = work_of(v, together ? group_index() : group_index() / v.row_groups);
   if (work.blocks.begin >= work.blocks.end) return;
-  const int wave = wave_index(), block_size = 1 << v.batch.block_shift;
+  const int block_size = 1 << v.batch.block_shift;
   const int share = waves_of_block(work.blocks.end - work.blocks.begin, block_size);
+  const int wave = wave_index(), member = wave % share, leader = wave - member;
+  const int from = member * (block_size / share), to = from + block_size / share;
   const int32_t seq_len = global(v.batch.seq_lens)[work.request];
-  score_part part;
-  part.request = work.request;
-  part.block = work.blocks.begin + wave / share;
-  part.first = group_index() % v.row_groups * SCORE_ROWS;
-  part.rows = m3idx_min_i32(SCORE_ROWS, v.request_rows - part.first);
-  part.from = wave % share * (block_size / share);
-  int32_t page_id = part.block < work.blocks.end ? page_of(reread(v), work.request, part.block) : 0;
-  stage_queries<F>(reread(v), work.request, part.first, part.rows, q, q_size);
-  barrier();
+  const int first = together ? 0 : group_index() % v.row_groups * SCORE_ROWS;
+  const int rows = m3idx_min_i32(SCORE_ROWS, v.request_rows - first);
+  int32_t block = work.blocks.begin + wave / share;
 
-  const lds<float> out = dots + wave * Rows * DOT_PITCH;
-  for (; part.block < work.blocks.end; part.block += SCORE_WAVES / share) {
-    const gptr<const unsigned char> page = page_at(reread(v), page_id);
-    const int32_t next = part.block + SCORE_WAVES / share;
-    if (next < work.blocks.end) page_id = page_of(reread(v), work.request, next);
-    part.end = m3idx_min_i32(part.from + block_size / share, seq_len - part.block * block_size);
-    for (int row = 0; row < part.rows; row += Rows) {
-      const float largest = wave_max(F::template dots<Rows>(reread(v), q, row, out, page, part.from, part.end));
-      wave_sync();
-      for (int turn = 0; turn < Rows && row + turn < part.rows; turn += WAVE_TEAMS) {
-        const int team = turn + lane_index() / TEAM, mine = row + team;
-        const uint32_t bits = finish_row<F>(reread(v), part, team < Rows ? mine : SCORE_ROWS, q, q_size,
-                                            out + (team < Rows ? team : 0) * DOT_PITCH, largest, page);
-        if (team >= Rows || mine >= part.rows || team_lane() != 0) continue;
-        if (share == 1)
-          store_score(reread(v), work.request, part.block, part.first + mine, bits);
-        else
-          shared_best[wave * SCORE_ROWS + mine] = bits;
-      }
-      wave_sync(); /* the dots have been read */
-    }
+  /* The first keys of what comes next are always under way: before the queries are staged, and before the exact stage.
+   */
+  typename F::template turn<Rows> keys;
+  key_span span = {page_at(reread(v), 0), from, 0};
+  if (block < work.blocks.end) {
+    span.page = page_at(reread(v), page_of(reread(v), work.request, block));
+    span.end = m3idx_min_i32(to, seq_len - block * block_size);
+    F::fetch(reread(v), keys, span.page, span.from, span.end);
   }
-  if (share == 1) return;
+  stage_rows(reread(v), work.request, first, rows, staged);
 
-  barrier();
-  const int blocks = work.blocks.end - work.blocks.begin; /* at most SCORE_WAVES / share */
-  for (int i = thread_index(); i < blocks * part.rows; i += SCORE_THREADS) {
-    const int row = i % part.rows, of = i / part.rows * share;
-    uint32_t best = BITS_NAN;
-    for (int w = of; w < of + share; w++) {
-      const uint32_t bits = shared_best[w * SCORE_ROWS + row];
-      if (best == BITS_NAN || (bits != BITS_NAN && bits_float(bits) > bits_float(best))) best = bits;
+  const lds<float> out = dots + leader * Rows * DOT_PITCH;
+  while (block < work.blocks.end) {
+    const int32_t next_block = block + SCORE_WAVES / share;
+    key_span next = {span.page, from, 0};
+    if (next_block < work.blocks.end) {
+      next.page = page_at(reread(v), page_of(reread(v), work.request, next_block));
+      next.end = m3idx_min_i32(to, seq_len - next_block * block_size);
     }
-    store_score(reread(v), work.request, work.blocks.begin + i / part.rows, part.first + row, best);
+    for (int row = 0; row < rows; row += Rows) {
+      const bool again = row + Rows < rows;
+      const key_span after = {again ? span.page : next.page, from, again ? span.end : next.end};
+      float peak = F::template dots<Rows>(reread(v), q, row, rows, out, keys, span, after);
+      if (share == 1) {
+        wave_sync();
+      } else { /* each wave has one block: all come here together */
+        if (lane_index() == 0) peaks[wave] = peak;
+        barrier();
+        peak = largest_peak(peaks, leader, share);
+      }
+      /* Rows are dealt to the teams of all waves that share the block. */
+      for (int turn = 0; turn < Rows && row + turn < rows; turn += share * WAVE_TEAMS) {
+        const int of = turn + lane_index() / TEAM * share + member;
+        const bool mine = of < Rows && row + of < rows;
+        const uint32_t bits =
+            finish_row(reread(v), staged, block, m3idx_min_i32(block_size, seq_len - block * block_size),
+                       mine ? row + of : -1, out + (mine ? of : 0) * DOT_PITCH, peak, span.page);
+        if (mine && team_lane() == 0) store_score(reread(v), staged, block, row + of, bits);
+      }
+      /* The dots have been read. */
+      if (share == 1)
+        wave_sync();
+      else
+        barrier();
+    }
+    block = next_block;
+    span = next;
   }
 }
 
 template <class F> static void launch_score(const hipk_launch *at, const score_view &v, int64_t groups) {
   launch(v.request_rows == 1 ? score_decode<F, 1> : score_decode<F, 4>, groups, SCORE_THREADS, at->stream, v);
+}
+
+static void launch_matrix(const hipk_launch *at, const score_view &v, int64_t groups) {
+  launch(v.request_rows == 1  ? score_decode<matrix_filter, 1>
+         : v.request_rows < 5 ? score_decode<matrix_filter, 4>
+                              : score_decode<matrix_filter, 8>,
+         groups, SCORE_THREADS, at->stream, v);
 }
 
 /* Whether the keys lie as chunk_filter loads them. */
@@ -256,6 +272,8 @@ score_view view_score(const hipk_device *device, const m3idx_batch *batch, const
   v.keys = index_k->data;
   v.q_format = view_format(q->dtype);
   v.k_format = view_format(index_k->dtype);
+  v.matrix = device->matrix && q->dtype == M3IDX_BF16 && index_k->dtype == M3IDX_BF16;
+  v.bound = bound_of(device->arch);
   v.exact_ratio = static_cast<double>(int64_t{1} << (52 - significand_bits(v.q_format) - significand_bits(v.k_format)));
   v.q_stride_row = q->stride[0];
   v.q_stride_head = q->stride[1];
@@ -293,6 +311,7 @@ void run_score(const hipk_launch *at, const score_view &v, m3idx_dtype k_dtype) 
     if (v.k_format.bytes == 2) return launch_score<plain_filter<uint16_t>>(at, v, groups);
     return launch_score<plain_filter<uint32_t>>(at, v, groups);
   }
+  if (v.matrix) return launch_matrix(at, v, groups);
   switch (k_dtype) {
   case M3IDX_F16: return launch_score<chunk_filter<M3IDX_F16>>(at, v, groups);
   case M3IDX_BF16: return launch_score<chunk_filter<M3IDX_BF16>>(at, v, groups);

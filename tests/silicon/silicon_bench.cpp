@@ -4,9 +4,11 @@
  * buffers of its own so that the caches do not hold them, divided by the number of calls; the median over
  * replays.  "alone" is one call in a graph, with what it costs to start it.  Bytes are those of the index keys,
  * each counted once a call.  The fused selection of the first copy is compared with the CPU backend, so a time
- * always belongs to a right answer.  silicon_bench [FILE.json]; a missed bar is printed, not an error.
+ * always belongs to a right answer.  silicon_bench [FILE.json [PART]]: the shapes whose names have the part; a missed
+ * bar is printed, not an error.
  */
 #include <algorithm>
+#include <string>
 
 #include "silicon_run.h"
 
@@ -159,6 +161,14 @@ std::vector<int32_t> expected(const decode_shape &s, const std::vector<uint16_t>
   return out;
 }
 
+std::string name_of(const decode_shape &s) {
+  char name[64];
+  snprintf(name, sizeof name, "%lld x %lld, %lld row%s, %lld head%s", static_cast<long long>(s.reqs),
+           static_cast<long long>(s.seq_len), static_cast<long long>(s.rows), s.rows > 1 ? "s" : "",
+           static_cast<long long>(s.heads), s.heads > 1 ? "s" : "");
+  return name;
+}
+
 bool bench_decode(const decode_shape &s) {
   const size_t picks = static_cast<size_t>(s.reqs * s.rows * s.heads),
                blocks = static_cast<size_t>(s.reqs * s.seq_len / B);
@@ -215,19 +225,23 @@ bool bench_decode(const decode_shape &s) {
 
   const double tbs = key_bytes / all.chained_us * 1e-6;
   const bool met = s.most_us > 0 ? all.chained_us <= s.most_us : tbs >= s.least_tbs;
-  char name[64], bar[32];
-  snprintf(name, sizeof name, "%lld x %lld, %lld row%s, %lld head%s", static_cast<long long>(s.reqs),
-           static_cast<long long>(s.seq_len), static_cast<long long>(s.rows), s.rows > 1 ? "s" : "",
-           static_cast<long long>(s.heads), s.heads > 1 ? "s" : "");
+  const std::string name = name_of(s);
+  char bar[32];
   snprintf(bar, sizeof bar, s.most_us > 0 ? "<= %g us" : ">= %g TB/s", s.most_us > 0 ? s.most_us : s.least_tbs);
-  printf("%-30s %9.2f %9.2f %8.2f %9.2f %9.2f  %-12s %-10s %s%s\n", name, all.chained_us, all.alone_us, tbs,
+  printf("%-30s %9.2f %9.2f %8.2f %9.2f %9.2f  %-12s %-10s %s%s\n", name.c_str(), all.chained_us, all.alone_us, tbs,
          score.chained_us, select.chained_us, bar, s.triton, met ? "met" : "MISSED", right ? "" : "  WRONG ANSWER");
-  report_json(name, all, tbs, s.most_us > 0 ? s.most_us : s.least_tbs, s.most_us > 0 ? "us" : "TB/s", s.triton,
+  report_json(name.c_str(), all, tbs, s.most_us > 0 ? s.most_us : s.least_tbs, s.most_us > 0 ? "us" : "TB/s", s.triton,
               met && right);
   return right;
 }
 
 /* ---- the selector by itself ---- */
+
+std::string name_of(const select_shape &s) {
+  char name[64];
+  snprintf(name, sizeof name, "select %lld x %lld", static_cast<long long>(s.rows), static_cast<long long>(s.blocks));
+  return name;
+}
 
 bool bench_select(const select_shape &s) {
   const size_t elems = static_cast<size_t>(s.rows * s.blocks);
@@ -263,12 +277,12 @@ bool bench_select(const select_shape &s) {
   must(cpu, m3idx_select(cpu, &host), "m3idx_select");
   m3idx_close(cpu);
   const bool right = got == want, met = t.chained_us <= s.most_us;
-  char name[64], bar[32];
-  snprintf(name, sizeof name, "select %lld x %lld", static_cast<long long>(s.rows), static_cast<long long>(s.blocks));
+  const std::string name = name_of(s);
+  char bar[32];
   snprintf(bar, sizeof bar, "<= %g us", s.most_us);
-  printf("%-30s %9.2f %9.2f %8s %9s %9s  %-12s %-10s %s%s\n", name, t.chained_us, t.alone_us, "", "", "", bar, s.torch,
-         met ? "met" : "MISSED", right ? "" : "  WRONG ANSWER");
-  report_json(name, t, 0, s.most_us, "us", s.torch, met && right);
+  printf("%-30s %9.2f %9.2f %8s %9s %9s  %-12s %-10s %s%s\n", name.c_str(), t.chained_us, t.alone_us, "", "", "", bar,
+         s.torch, met ? "met" : "MISSED", right ? "" : "  WRONG ANSWER");
+  report_json(name.c_str(), t, 0, s.most_us, "us", s.torch, met && right);
   return right;
 }
 
@@ -310,9 +324,12 @@ int main(int argc, char **argv) {
   m3idx_close(ctx);
   printf("%-30s %9s %9s %8s %9s %9s  %-12s %-10s\n", "bf16, D 128, K 16", "us", "alone us", "TB/s", "score us",
          "select us", "bar", "peer");
+  const char *part = argc > 2 ? argv[2] : "";
   bool right = true;
-  for (const decode_shape &s : DECODE) right = bench_decode(s) && right;
-  for (const select_shape &s : SELECT) right = bench_select(s) && right;
+  for (const decode_shape &s : DECODE)
+    if (name_of(s).find(part) != std::string::npos) right = bench_decode(s) && right;
+  for (const select_shape &s : SELECT)
+    if (name_of(s).find(part) != std::string::npos) right = bench_select(s) && right;
   bench_copy();
   if (json != nullptr) fclose(json);
   return right ? 0 : 1;

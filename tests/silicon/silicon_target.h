@@ -66,6 +66,7 @@ typedef cudaMemcpyKind hipMemcpyKind;
 #include <cuda_fp16.h>
 
 #define HIPK_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define HIPK_KERNEL_AT(threads, groups) __global__ void __launch_bounds__(threads, groups)
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __align__(16) type name[count]
 
@@ -105,6 +106,7 @@ HIPK_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c
 HIPK_DEVICE float magnitude(float x) { return fabsf(x); }
 HIPK_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
 HIPK_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
+HIPK_DEVICE uint32_t larger_halves(uint32_t a, uint32_t b) { return __vmaxu2(a, b); }
 HIPK_DEVICE int count_bits(uint64_t mask) { return __popcll(mask); }
 HIPK_DEVICE int lowest_bit(uint64_t mask) { return __ffsll(static_cast<long long>(mask)) - 1; }
 HIPK_DEVICE int highest_bit(uint64_t mask) { return 63 - __clzll(static_cast<long long>(mask)); }
@@ -140,6 +142,9 @@ struct matrix_b {
 struct matrix_acc {
   float v[8];
 };
+
+HIPK_DEVICE matrix_a a_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) { return {{w0, w1, w2, w3}}; }
+HIPK_DEVICE matrix_b b_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) { return {{w0, w1, w2, w3}}; }
 
 /* Four tiles of 8 rows of one unit; lane l brings the address of row l % 8 of tile l / 8. */
 HIPK_DEVICE void load_tiles(uint32_t (&w)[4], const u32x4 *from) {

@@ -20,6 +20,7 @@ typedef void *hipStream_t;
 
 #define HIPK_TARGET "simt"
 #define HIPK_KERNEL(threads) static void
+#define HIPK_KERNEL_AT(threads, groups) static void
 #define HIPK_DEVICE inline
 #define HIPK_LDS(type, name, count) const lds<type> name = group_array<type>(count)
 #define HIPK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -155,6 +156,10 @@ inline double fused(double a, double b, double c) { return fma(a, b, c); }
 inline float magnitude(float x) { return fabsf(x); }
 inline float larger(float a, float b) { return fmaxf(a, b); }
 inline float square_root(float x) { return sqrtf(x); }
+inline uint32_t larger_halves(uint32_t a, uint32_t b) {
+  const uint32_t low = (a & 0xffff) > (b & 0xffff) ? a : b, high = a >> 16 > b >> 16 ? a : b;
+  return (high & 0xffff0000u) | (low & 0xffff);
+}
 inline int count_bits(uint64_t mask) { return __builtin_popcountll(mask); }
 inline int lowest_bit(uint64_t mask) { return __builtin_ctzll(mask); }
 inline int highest_bit(uint64_t mask) { return 63 - __builtin_clzll(mask); }
@@ -184,6 +189,19 @@ struct matrix_b {
 struct matrix_acc {
   float v[simt_layout::ACC];
 };
+
+template <class F> F fragment_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
+  F f;
+  const uint32_t words[4] = {w0, w1, w2, w3};
+  for (int e = 0; e < 8; e++) f.codes[e] = static_cast<uint16_t>(words[e / 2] >> 16 * (e % 2));
+  return f;
+}
+inline matrix_a a_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
+  return fragment_of<matrix_a>(w0, w1, w2, w3);
+}
+inline matrix_b b_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
+  return fragment_of<matrix_b>(w0, w1, w2, w3);
+}
 
 /* The `count` codes whose rows and ks the layout's functions say. */
 inline void load_codes(lds<u32x4> rows, int row, int step, int count, int (*row_of)(int, int), int (*k_of)(int, int),
