@@ -128,14 +128,21 @@ template <int Fresh, int MaxWidth> struct best_list {
     held = 0;
   }
 
-  /* Offer keys 0 .. count - 1 of the source, up to Fresh. */
-  template <class Source> HIPK_DEVICE void offer(int count, const Source &source) {
+  /* Offer up to Fresh keys: key(i) for i < count, i < Fresh. */
+  template <class Key> HIPK_DEVICE void offer(int count, Key key) {
+    uint64_t own[EACH];
+    HIPK_UNROLL
+    for (int e = 0; e < EACH; e++) {
+      const int i = e * WAVE + lane_index();
+      own[e] = i < count ? key(i) : 0;
+    }
+    offer_own(own);
+  }
+  /* Offer keys 0 .. count - 1 of a source that loads, up to Fresh. */
+  template <class Source> HIPK_DEVICE void offer_loaded(int count, const Source &source) {
     uint64_t own[EACH];
     load_keys<EACH, WAVE>(own, lane_index(), count, source);
-    if (MaxWidth <= FEW || width <= FEW)
-      offer_few(own);
-    else
-      offer_many(own);
+    offer_own(own);
   }
 
   /* An untouched list is all empty slots.  In any case all lanes have read what they wanted of it. */
@@ -145,6 +152,13 @@ template <int Fresh, int MaxWidth> struct best_list {
   }
 
 private:
+  HIPK_DEVICE void offer_own(const uint64_t (&own)[EACH]) {
+    if (MaxWidth <= FEW || width <= FEW)
+      offer_few(own);
+    else
+      offer_many(own);
+  }
+
   /* A key below which none of own[] is among the `width` best: that of the lane whose best key comes last of the
    * `width` best lanes' ones, or 0. */
   HIPK_DEVICE uint64_t lower_bound(const uint64_t (&own)[EACH]) {

@@ -145,6 +145,15 @@ template <m3idx_dtype T> struct chunk_filter {
     return wave_max(largest);
   }
 
+  /* One span by itself. */
+  template <int Rows>
+  static HIPK_DEVICE float dots(const score_view &v, lds<float> q, int row, lds<float> out,
+                                gptr<const unsigned char> page, int from, int end) {
+    turn<Rows> keys;
+    fetch(v, keys, page, from, end);
+    return dots<Rows>(v, q, row, 0, out, keys, key_span{page, from, end}, key_span{page, 0, 0});
+  }
+
   /* This lane's share of a key, as its team of 16 evaluates it. */
   static HIPK_DEVICE void fetch_team(const score_view &v, gptr<const unsigned char> page, int token, int lane,
                                      float (&key)[TEAM_ELEMS]) {
@@ -176,18 +185,16 @@ template <class Code> struct plain_filter {
     return decode_as(load<Code>(page, at * static_cast<int64_t>(sizeof(Code))), v.k_format);
   }
 
-  template <int> struct turn {}; /* loads as it goes */
-  template <class Turn>
-  static HIPK_DEVICE void fetch(const score_view &, Turn &, gptr<const unsigned char>, int, int) {}
-
+  /* Dots of rows row..row+Rows-1 of q with the tokens from..end-1 of a page, by one wave, into out[r * DOT_PITCH +
+   * token].  Returns this lane's part of M. */
   template <int Rows>
-  static HIPK_DEVICE float dots(const score_view &v, lds<float> q, int row, int, lds<float> out, turn<Rows> &,
-                                const key_span &span, const key_span &) {
+  static HIPK_DEVICE float dots(const score_view &v, lds<float> q, int row, lds<float> out,
+                                gptr<const unsigned char> page, int from, int end) {
     float largest = 0;
-    for (int token = span.from + lane_index(); token < span.end; token += WAVE) {
+    for (int token = from + lane_index(); token < end; token += WAVE) {
       float sum[Rows] = {};
       for (int d = 0; d < v.dim; d++) {
-        const float key = element(v, span.page, token, d);
+        const float key = element(v, page, token, d);
         largest = larger(largest, magnitude(key));
         HIPK_UNROLL
         for (int r = 0; r < Rows; r++) sum[r] = fused(static_cast<float>(q[(row + r) * DIM + d]), key, sum[r]);
@@ -195,7 +202,17 @@ template <class Code> struct plain_filter {
       HIPK_UNROLL
       for (int r = 0; r < Rows; r++) out[r * DOT_PITCH + token] = sum[r];
     }
-    return wave_max(largest);
+    return largest;
+  }
+
+  /* The same as the other filters give them; nothing is fetched ahead. */
+  template <int> struct turn {};
+  template <class Turn>
+  static HIPK_DEVICE void fetch(const score_view &, Turn &, gptr<const unsigned char>, int, int) {}
+  template <int Rows>
+  static HIPK_DEVICE float dots(const score_view &v, lds<float> q, int row, int, lds<float> out, turn<Rows> &,
+                                const key_span &span, const key_span &) {
+    return wave_max(dots<Rows>(v, q, row, out, span.page, span.from, span.end));
   }
 
   static HIPK_DEVICE void fetch_team(const score_view &v, gptr<const unsigned char> page, int token, int lane,

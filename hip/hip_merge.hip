@@ -38,7 +38,7 @@ HIPK_KERNEL(MERGE_WAVES *WAVE) merge_rows(merge_view v) {
   part_keys keys_of = {from, v.stride_part, 0, topk};
   for (; keys_of.part < v.num_parts; keys_of.part += parts) {
     const int64_t rest = v.num_parts - keys_of.part;
-    best.offer(static_cast<int>(rest < parts ? rest : parts) * topk, keys_of);
+    best.offer_loaded(static_cast<int>(rest < parts ? rest : parts) * topk, keys_of);
   }
   best.end();
   write_pick(v.pick, best.keys, ids + wave * MAX_TOPK, static_cast<int32_t>(pick / v.pick.rows),

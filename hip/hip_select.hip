@@ -79,7 +79,7 @@ template <int Waves, int Tile> struct by_wave {
     best.begin(room + wave_index() * list::ROOM, width);
     columns.begin += wave_index() * FRESH;
     for (int32_t rest = count - wave_index() * FRESH; rest > 0; rest -= Tile, columns.begin += Tile)
-      best.offer(rest, columns);
+      best.offer_loaded(rest, columns);
     best.end();
     barrier();
     merge_lists(out, room, Waves, list::ROOM, width, thread_index(), Waves * WAVE);
@@ -145,7 +145,8 @@ HIPK_KERNEL(ROW_WAVES *WAVE) select_rows(select_view v) {
   list best;
   best.begin(keys + wave * list::ROOM, v.pick.width);
   column_keys columns = {v, score_row(v, head, row), span.blocks, 0};
-  for (; columns.begin < span.columns; columns.begin += ROW_TILE) best.offer(span.columns - columns.begin, columns);
+  for (; columns.begin < span.columns; columns.begin += ROW_TILE)
+    best.offer_loaded(span.columns - columns.begin, columns);
   best.end();
   write_pick(reread(v).pick, best.keys, ids + wave * MAX_TOPK, head, row, span.place);
 }
