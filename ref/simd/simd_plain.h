@@ -20,8 +20,7 @@ static inline void simd_fetch(simd_next *next, int lines) {
     next->at += 64;
     if (next->at < next->bytes) continue;
     next->at = 0;
-    next->row += next->stride_bytes;
-    next->rows--;
+    if (--next->rows > 0) next->row += next->stride_bytes;
   }
 }
 
