@@ -198,7 +198,7 @@ static uint32_t few(const simd_group *group, const void *keys, int64_t stride_by
   switch (group->lanes) {
   case 1: return few_of(group, keys, stride_bytes, tokens, score, next, 4, 1);
   case 2: return few_of(group, keys, stride_bytes, tokens, score, next, 4, 2);
-  default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
+  default: /* of three lanes the fourth is zero, and nobody reads its dots */
     return few_of(group, keys, stride_bytes, tokens, score, next, 2, SIMD_FEW);
   }
 }

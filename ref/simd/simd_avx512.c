@@ -222,7 +222,7 @@ uint32_t simd_avx512_few(const simd_group *group, const void *keys, int64_t stri
   switch (group->lanes) {
   case 1: return few(group, keys, stride_bytes, tokens, score, next, 1);
   case 2: return few(group, keys, stride_bytes, tokens, score, next, 2);
-  default: /* of three lanes the fourth is whatever the room holds, and nobody reads its dots */
+  default: /* of three lanes the fourth is zero, and nobody reads its dots */
     return few(group, keys, stride_bytes, tokens, score, next, SIMD_FEW);
   }
 }

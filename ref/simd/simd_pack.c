@@ -107,6 +107,8 @@ void simd_group_pack(const simd_call *call, simd_group *group, int64_t request, 
     if (keys > group->max_keys) group->max_keys = keys;
   }
   group->min_blocks = (int32_t)((group->min_keys + call->batch->block_size - 1) / call->batch->block_size);
+  for (int l = lanes; l < SIMD_FEW; l++) /* of three lanes few() reads four */
+    memset(group->row + (int64_t)l * dim, 0, (size_t)dim * sizeof *group->row);
   for (int l = lanes; l < SIMD_LANES; l++) {
     group->keys[l] = group->blocks[l] = 0;
     group->sum[l] = 0;
