@@ -22,6 +22,7 @@
 typedef struct shared {
   fuzz_found found;  /* first: fuzz_found_free() is given this address */
   atomic_uint beats; /* grows with every case */
+  atomic_uint pulse; /* and this with every call */
   uint64_t index;    /* the line that is being run */
   fuzz_line line;
   fuzz_note note;
@@ -125,6 +126,7 @@ static void child(const fuzz_plan *plan, const fuzz_edges *edges, shared *s, uin
     snprintf(s->found.details[i], sizeof s->found.details[i], "%s", m3idx_backend_details(session.backend[i].ctx));
   }
   session.note = &s->note;
+  session.pulse = &s->pulse;
   if (!s->opened) s->began = fuzz_now();
   s->opened = true;
   conform_memory_watch();
@@ -161,12 +163,12 @@ static void show_progress(const fuzz_plan *plan, const shared *s) {
 
 /* Until the child ends by itself or must be ended; what became of it. */
 static fuzz_kind watch(const fuzz_plan *plan, shared *s, pid_t pid) {
-  unsigned last = atomic_load(&s->beats);
+  unsigned last = atomic_load(&s->pulse) + atomic_load(&s->beats);
   double since = fuzz_now();
   int status = 0;
   for (double next = since; waitpid(pid, &status, WNOHANG) != pid;) {
     static const struct timespec nap = {.tv_nsec = 20000000};
-    const unsigned now = atomic_load(&s->beats);
+    const unsigned now = atomic_load(&s->pulse) + atomic_load(&s->beats);
     if (now != last) since = fuzz_now();
     last = now;
     if (fuzz_interrupted()) {
@@ -217,6 +219,7 @@ int fuzz_campaign(const fuzz_plan *plan, fuzz_found **out, bool *unusable, char 
   if (!s) return case_fail(why, "no memory that processes share");
   fuzz_edges_find(&edges);
   atomic_init(&s->beats, 0);
+  atomic_init(&s->pulse, 0);
   s->began = fuzz_now();
   fuzz_interrupts(true); /* one ends the campaign, not the report */
   const int bad = run_children(plan, &edges, s);

@@ -18,7 +18,7 @@ typedef struct fuzz_plan {
   double seconds;        /* 0 = until the cases are done */
   uint64_t cases;        /* lines below this index; 0 = no end */
   int most_failures;     /* stop there */
-  double hang_seconds;   /* a case that takes longer hangs */
+  double hang_seconds;   /* a call that takes longer hangs */
   bool quiet;            /* no progress line */
 } fuzz_plan;
 

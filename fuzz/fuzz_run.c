@@ -131,6 +131,7 @@ static int on_every_backend(conform_call *call, void *user) {
              one->name, call->on->line);
     conform_run judged = {.ctx = one->ctx, .backend = one->name, .repeat = repeat, .times = 1, .out = r->out};
     if (r->session->note) note(r->session->note, one->name, call->variant);
+    if (r->session->pulse) atomic_fetch_add(r->session->pulse, 1);
     const conform_outcome outcome = conform_judge(&judged, call);
     r->outcome->calls[i][outcome]++;
     if (outcome == CONFORM_FAIL) failed(r, one->name, call->variant);

@@ -7,6 +7,8 @@
 #ifndef M3IDX_FUZZ_RUN_H
 #define M3IDX_FUZZ_RUN_H
 
+#include <stdatomic.h>
+
 #include "case.h"
 #include "conform.h"
 #include "conform_backends.h"
@@ -31,8 +33,9 @@ typedef struct fuzz_note {
 
 typedef struct fuzz_session {
   const char *program;
-  fuzz_note *note; /* or NULL */
-  int count;       /* at least 2 */
+  fuzz_note *note;    /* or NULL */
+  atomic_uint *pulse; /* or NULL: grows with every call, for who watches */
+  int count;          /* at least 2 */
   conform_opened backend[FUZZ_MOST_BACKENDS];
   unsigned ops; /* bit m3idx_op: some backend has a function of its own for it */
 } fuzz_session;
