@@ -15,8 +15,6 @@
 /* ---- the accumulator: K keys in no order, of which the least is known ----
  * A key that enters takes the place of the least, without a branch that depends on where it ranks. */
 
-int64_t simd_best_room(int64_t topk) { return topk; }
-
 void simd_best_clear(simd_best *best, uint64_t *room, int64_t topk) {
   *best = (simd_best){.topk = topk, .key = room};
   memset(room, 0, (size_t)topk * sizeof *room);

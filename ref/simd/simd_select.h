@@ -20,8 +20,7 @@ typedef struct simd_best {
   int64_t held, least; /* keys, and once they are K the place of the floor */
 } simd_best;
 
-/* Keys that simd_best needs room for. */
-int64_t simd_best_room(int64_t topk);
+/* room: topk keys. */
 void simd_best_clear(simd_best *best, uint64_t *room, int64_t topk);
 /* key != 0, and no key twice.  Any order of offers gives the same K. */
 void simd_best_offer(simd_best *best, uint64_t key);
