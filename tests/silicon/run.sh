@@ -3,7 +3,8 @@
 # The HIP sources on a real GPU of the other vendor: builds everything with nvcc, runs the conformance harness on
 # it, graph replays, the compute sanitizer and the timings, and prints a table of verdicts last.  Needs an NVIDIA
 # GPU, CUDA 13, cmake and ninja; no other library.  Logs and figures go to $OUT (build/silicon/out without it).
-# SILICON_STEPS ("conform replay memcheck racecheck prefill bench"; prefill takes python3 with torch for its peer), SILICON_SECONDS (470, for all), SILICON_ARCH (sm_90).
+# SILICON_STEPS ("conform replay memcheck racecheck prefill bench"; prefill takes python3 with torch for its peer),
+# SILICON_SECONDS (470, for all), SILICON_ARCH (sm_90).
 set -uo pipefail
 self=$(readlink -f "$0")
 
