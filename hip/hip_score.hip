@@ -11,8 +11,8 @@
  */
 #include "hip_exact.h"
 #include "hip_filter.h"
-#include "hip_prefill.h"
 #include "hip_matrix_filter.h"
+#include "hip_prefill.h"
 
 namespace hipk {
 

@@ -20,8 +20,8 @@ struct select_view {
   pick_view pick;
   /* decode: how a row is cut (S8.2) */
   int32_t chunks, chunks_shift, merge_all, first_pick; /* chunks: a power of two, 2^chunks_shift */
-  uint32_t *counters; /* [rows of one launch], zero */
-  uint64_t *partial;  /* [rows of one launch][chunks][width] */
+  uint32_t *counters;                                  /* [rows of one launch], zero */
+  uint64_t *partial;                                   /* [rows of one launch][chunks][width] */
 };
 
 select_view view_select(const m3idx_select_args *args, const m3idx_sparse_out *sparse);
