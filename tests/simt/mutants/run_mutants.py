@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "fuzz" / "mutants"))
 from mutant_table import lines, plant, unescape
 
-SUITES = ("test_simt_select", "test_simt_score")
+SUITES = ("test_simt_select", "test_simt_score", "test_simt_probe", "test_simt_prefill")
 SLOWER = 20  # times the slowest suite without a fault, from where on a mutant is said to hang
 
 
@@ -73,6 +73,10 @@ def main():
             done = build(folder / "build")
             suite = "test_simt_score" if file.split(".")[0] in (
                 "hip_score", "hip_exact", "hip_filter", "hip_format", "hip_cache_insert") else "test_simt_select"
+            if file.startswith(("hip_prefill", "hip_block")):
+                suite = "test_simt_prefill"
+            elif file.startswith(("hip_bound", "hip_probe", "hip_layout")):
+                suite = "test_simt_probe"
             result = verdict(folder / "build", suite, limit) if done.returncode == 0 else "DOES NOT COMPILE"
             (kernels / file).write_text(original)
         bad += not result.startswith("killed")
