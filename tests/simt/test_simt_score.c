@@ -129,6 +129,25 @@ START_TEST(cancelling_keys) {
 }
 END_TEST
 
+/* The large terms stand in one place of a key, its elements 1 and 3, and cancel; the rest decides.  Whoever takes the
+ * largest element from some lanes or from even elements only believes sums that say nothing. */
+START_TEST(cancelling_in_one_place) {
+  enum { PAGES = 3, D = 128 };
+  static uint16_t keys[PAGES * 128 * D], q[D];
+  simt_rng rng = {17};
+  for (int d = 0; d < D; d++) q[d] = bf16_of(1.0f);
+  for (int t = 0; t < PAGES * 128; t++) {
+    uint16_t *key = keys + t * D;
+    const float x = ldexpf((float)(128 + simt_below(&rng, 128)), 12 + (int)simt_below(&rng, 12));
+    for (int d = 0; d < D; d++) key[d] = bf16_of((float)(simt_below(&rng, 255) - 127) * 0x1p-7f);
+    key[1] = bf16_of(x);
+    key[3] = bf16_of(-x);
+  }
+  const int32_t table[PAGES + 2] = {2, 0, 1, -1, -1};
+  check_scores("cancelling in one place", q, 1, keys, PAGES, 128 * D, table, PAGES * 128 - 5);
+}
+END_TEST
+
 /* A page of 1,077,120 bytes, pages 1993 and 1994 live: byte offsets past 2^31. */
 START_TEST(page_far) {
   enum { D = 128, PAGES = 1995 };
@@ -203,6 +222,7 @@ int main(void) {
   tcase_add_loop_test(tcase, decode_line, 0, LINES);
   tcase_add_loop_test(tcase, insert_formats, 0, 5);
   tcase_add_loop_test(tcase, cancelling_keys, 0, 4);
+  tcase_add_test(tcase, cancelling_in_one_place);
   tcase_add_test(tcase, page_far);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
