@@ -181,9 +181,10 @@ struct matrix_filter {
 
   /* E of hip_bound.h for a sum of up to four partial dots.  A partial dot is one of all 128 elements of which the
    * others are zero, so it has that bound with its own sum of |q|; the sums of |q| add up to A.  Two roundings more, u
-   * each, of sums that are below (1 + growth) A P. */
+   * each, of sums that are below (1 + growth) A P.  Where that is 2^126 or more f may be anything. */
   static HIPK_DEVICE double error(const score_view &v, float size, float peak) {
     const double a = size, p = peak;
+    if (a * p >= 0x1p126) return bits_float(BITS_INF);
     return (v.bound.growth + 3 * 0x1p-24) * a * p + 4 * v.bound.mixed * (a + MATRIX_DIM * p) + 4 * v.bound.offset;
   }
 

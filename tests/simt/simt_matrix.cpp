@@ -156,6 +156,7 @@ float add_worst(const number *a, const number *b, const int *at, int n, float d,
     elements += std::fabs(x) + std::fabs(y);
   }
   if (!std::isfinite(v)) return static_cast<float>(v);
+  if (size + std::fabs(static_cast<double>(d)) >= 0x1p127) return 0; /* nothing is promised */
   const double rounded = std::fmax(std::fabs(v), 0x1p-126);
   const bool known = m->unit == SIMT_MATRIX_GFX942;
   const double relative = known ? 8 * size + (1 + 0x1p-7 + 0x1p-8) * rounded : 64 * size + 24 * rounded;

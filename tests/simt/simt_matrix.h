@@ -11,7 +11,8 @@
  *                        bits under the largest exponent, the sum cut to binary32
  * adversarial  the worst that CERTIFIED-FILTER.md allows the unit: in each instruction the exact sum, then the
  *              farthest binary32 number within the permitted error, to the side that `side` says.  `scale` != 1
- *              permits another multiple of the error: more than 1 is a unit that breaks the assumption.
+ *              permits another multiple of the error: more than 1 is a unit that breaks the assumption.  Where the
+ *              magnitudes add up to 2^127 or more the result is 0.
  */
 #ifndef M3IDX_SIMT_MATRIX_H
 #define M3IDX_SIMT_MATRIX_H
