@@ -53,9 +53,10 @@ m3idx_contract fuzz_contract(fuzz_bytes *in);
     if (!(condition)) fuzz_stop(__FILE__, __LINE__, #condition, __VA_ARGS__); \
   } while (0)
 #if defined(__GNUC__)
-__attribute__((noreturn, format(printf, 4, 5)))
+__attribute__((format(printf, 4, 5)))
 #endif
-void fuzz_stop(const char *file, int line, const char *condition, const char *format, ...);
+_Noreturn void
+fuzz_stop(const char *file, int line, const char *condition, const char *format, ...);
 extern void (*fuzz_at_stop)(void); /* called before the end, if set */
 
 /* Both arrays have the same `count` elements of `width` bytes; the first that differs is shown. */

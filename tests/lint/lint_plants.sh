@@ -9,8 +9,8 @@ sound_tree() {
   cp "$1/.clang-format" "$1/.clang-tidy" .
   printf '# SPDX-License-Identifier: Apache-2.0\n' | tee .gitignore tests/lint/cppcheck.txt >/dev/null
   printf '/build/\n' >>.gitignore
-  printf '/* SPDX-License-Identifier: Apache-2.0 */\nint one(void); /* S1.1 */\n' >common/m3idx.h
-  printf '/* SPDX-License-Identifier: Apache-2.0 */\n#include "m3idx.h"\n\nint one(void) { return 1; }\n' >ref/one.c
+  printf '/* SPDX-License-Identifier: Apache-2.0 */\nint one(void);\n' >common/m3idx.h
+  printf '/* SPDX-License-Identifier: Apache-2.0 */\n#include "m3idx.h"\n\nint one(void) { return 1; } /* S1.1 */\n' >ref/one.c
   printf '/* SPDX-License-Identifier: Apache-2.0\n * S1.1 */\n' >tests/unit/test_one.c
   printf '#!/usr/bin/env bash\n# SPDX-License-Identifier: Apache-2.0\necho demo\n' >tools/dev/demo.sh
   printf '<!-- SPDX-License-Identifier: Apache-2.0 -->\n### S1.1 What\n' >docs/SEMANTICS.md

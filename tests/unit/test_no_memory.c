@@ -61,8 +61,8 @@ WRAP(int, fstat64, (int fd, void *st), (fd, st), breaks("fstat"), -1) /* fstat w
 WRAP(size_t, fread, (void *out, size_t size, size_t n, FILE *f), (out, size, n, f), breaks("fread"), 0)
 
 /* A stream whose last bytes are lost is closed all the same. */
-int __real_fclose(FILE *f);
-int __wrap_fclose(FILE *f);
+int __real_fclose(FILE *f); /* NOLINT(bugprone-reserved-identifier): the linker makes these names */
+int __wrap_fclose(FILE *f); /* NOLINT(bugprone-reserved-identifier) */
 int __wrap_fclose(FILE *f) {
   const int bad = __real_fclose(f);
   return breaks("fclose") ? EOF : bad;
