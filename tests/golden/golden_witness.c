@@ -10,6 +10,8 @@
 
 #include <nettle/sha2.h>
 
+#include "oracle_words.h"
+
 const char *const golden_tensors[GOLDEN_TENSORS] = {
     "inputs", "score", "topk_idx", "keys", "sparse_block_table", "sparse_context_lens", "cache"};
 
@@ -18,14 +20,6 @@ static void *add(witness *w, const char *name, case_dtype dtype, int64_t a, int6
   if (t) return t->data;
   fprintf(stderr, "golden: no memory for %s\n", name);
   exit(2);
-}
-
-static oracle_format format_of(m3idx_dtype dtype) {
-  static const oracle_format formats[M3IDX_DTYPE_COUNT] = {
-      [M3IDX_F32] = ORACLE_F32,          [M3IDX_F16] = ORACLE_F16,           [M3IDX_BF16] = ORACLE_BF16,
-      [M3IDX_E4M3FN] = ORACLE_E4M3FN,    [M3IDX_E4M3FNUZ] = ORACLE_E4M3FNUZ, [M3IDX_E5M2] = ORACLE_E5M2,
-      [M3IDX_E5M2FNUZ] = ORACLE_E5M2FNUZ};
-  return formats[dtype];
 }
 
 static uint32_t code_at(const void *data, m3idx_dtype dtype, int64_t i) {
@@ -85,18 +79,6 @@ static uint32_t *scores(witness *w) {
   }
   free(keys);
   return score;
-}
-
-static oracle_contract contract_of(m3idx_contract c) {
-  oracle_contract o;
-  o.tie = c.tie == M3IDX_TIE_LOWER_ID ? ORACLE_LOWER : ORACLE_HIGHER;
-  o.nan = c.nan == M3IDX_NAN_AS_MINUS_1E30     ? ORACLE_NAN_1E30
-          : c.nan == M3IDX_NAN_AS_MINUS_INF    ? ORACLE_NAN_INF
-          : c.nan == M3IDX_NAN_BELOW_MINUS_INF ? ORACLE_NAN_BELOW
-                                               : ORACLE_NAN_BITS;
-  o.zero = c.zero == M3IDX_ZERO_EQUAL ? ORACLE_ZERO_EQUAL : ORACLE_ZERO_SIGNED;
-  o.order = c.order == M3IDX_ORDER_SCORE ? ORACLE_BY_SCORE : ORACLE_BY_ID;
-  return o;
 }
 
 /* S4.3 in its own words: the rank of a pattern counted from the lowest. */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "m3idx.h"
-#include "oracle.h"
+#include "oracle_words.h"
 
 typedef enum verdict { VERDICT_PASS, VERDICT_FAIL, VERDICT_UNSUPPORTED } verdict;
 
@@ -52,8 +52,6 @@ output make_output(trial *t, const char *name, int64_t elements, size_t element_
 verdict conclude(trial *t, m3idx_status status, const char *call, const output *outputs, int num_outputs);
 
 /* ---- inputs (random_fill.c) ---- */
-oracle_format format_of(m3idx_dtype dtype);
-oracle_contract contract_of(m3idx_contract contract);
 m3idx_dtype random_dtype(trial *t);
 
 /* How the elements of a tensor are drawn. */
