@@ -224,14 +224,18 @@ typedef struct near_base {
   bool negative[MAX_D];
 } near_base;
 
-static void near_setup(const case_spec *spec, near_base *b) {
+/* The base of the near rows and pages of a case; zeros where it has none. */
+static near_base near_of(const case_spec *spec) {
+  near_base b = {0};
   uint64_t key = case_stream_key(spec, CASE_STREAM_BASE);
-  case_permute(case_stream_key(spec, CASE_STREAM_ROLES), spec->head_dim, b->role);
+  if (spec->data != CASE_NEAR && spec->data != CASE_MIXED) return b;
+  case_permute(case_stream_key(spec, CASE_STREAM_ROLES), spec->head_dim, b.role);
   for (int64_t i = 0; i < spec->head_dim; i++) {
     uint64_t word = case_word(key, (uint64_t)i);
-    b->size[i] = 4 + (uint32_t)(word & 3);
-    b->negative[i] = word >> 2 & 1;
+    b.size[i] = 4 + (uint32_t)(word & 3);
+    b.negative[i] = word >> 2 & 1;
   }
+  return b;
 }
 
 /* Exponents of a format: its least positive value, and its largest binade (at least 1.75 times 2^that is finite). */
@@ -301,8 +305,7 @@ void case_fill_q(const case_spec *spec, void *q) {
   uint64_t key = case_stream_key(spec, CASE_STREAM_Q);
   m3idx_dtype d = spec->q_dtype;
   int64_t rows = spec->num_rows * spec->heads, D = spec->head_dim;
-  near_base base = {0};
-  if (spec->data == CASE_NEAR || spec->data == CASE_MIXED) near_setup(spec, &base);
+  const near_base base = near_of(spec);
   for (int64_t r = 0; r < rows; r++) {
     int64_t first = r * D, last = first + D;
     switch (kind_of(spec, GAMMA, r)) {
@@ -324,8 +327,7 @@ void case_fill_index_k(const case_spec *spec, int64_t pages, void *index_k) {
   uint64_t key = case_stream_key(spec, CASE_STREAM_K);
   m3idx_dtype d = spec->k_dtype;
   int64_t width = spec->block_size * spec->head_dim;
-  near_base base = {0};
-  if (spec->data == CASE_NEAR || spec->data == CASE_MIXED) near_setup(spec, &base);
+  const near_base base = near_of(spec);
   for (int64_t p = 0; p < pages; p++) {
     int64_t first = p * width, last = first + width;
     switch (kind_of(spec, 0, p)) {

@@ -20,15 +20,22 @@ static void add(fuzz_counts *counts, int64_t at) {
   counts->count++;
 }
 
-/* What a selector launch does with n blocks in a capacity of n; 0 = the policy refuses. */
-typedef struct selector {
-  int64_t chunks, block, active;
-} selector;
+/* What a policy answers for one count; zeros where it refuses. */
+typedef struct answer {
+  int64_t at[3];
+} answer;
 
-static selector selector_of(int64_t n, int64_t rows, int64_t topk, m3idx_arch arch) {
+/* The answer for n, noted as an edge where it is not that for n - 1, which *before holds. */
+static void follow(fuzz_counts *out, int64_t n, answer now, answer *before) {
+  if (memcmp(&now, before, sizeof now) != 0) add(out, n);
+  *before = now;
+}
+
+/* What a selector launch does with n blocks in a capacity of n. */
+static answer select_of(int64_t n, int64_t rows, int64_t topk, m3idx_arch arch) {
   m3idx_decode_topk_geometry g;
-  if (m3idx_decode_topk_policy(n, rows, 1, topk, arch, &g) != M3IDX_OK) return (selector){0};
-  return (selector){g.chunks, g.block, m3idx_topk_active((int32_t)n, (int32_t)g.chunks, (int32_t)g.block)};
+  if (m3idx_decode_topk_policy(n, rows, 1, topk, arch, &g) != M3IDX_OK) return (answer){0};
+  return (answer){{g.chunks, g.block, m3idx_topk_active((int32_t)n, (int32_t)g.chunks, (int32_t)g.block)}};
 }
 
 static void find_select(fuzz_counts *out) {
@@ -36,66 +43,43 @@ static void find_select(fuzz_counts *out) {
   for (int arch = M3IDX_ARCH_OTHER; arch <= M3IDX_GFX950; arch++)
     for (int k = 0; k < 2; k++)
       for (int r = 0; r < 2; r++) {
-        selector before = selector_of(0, rows[r], topks[k], (m3idx_arch)arch);
-        for (int64_t n = 1; n <= MOST_BLOCKS; n++) {
-          const selector now = selector_of(n, rows[r], topks[k], (m3idx_arch)arch);
-          if (memcmp(&now, &before, sizeof now) != 0) add(out, n);
-          before = now;
-        }
+        answer before = select_of(0, rows[r], topks[k], (m3idx_arch)arch);
+        for (int64_t n = 1; n <= MOST_BLOCKS; n++)
+          follow(out, n, select_of(n, rows[r], topks[k], (m3idx_arch)arch), &before);
       }
 }
 
-typedef struct scorer {
-  int64_t budget, chunks, high_batch;
-} scorer;
-
-static scorer scorer_of(int64_t reqs, int64_t head_dim, m3idx_arch arch) {
+static answer decode_of(int64_t reqs, int64_t head_dim, m3idx_arch arch) {
   m3idx_decode_score_geometry g;
-  scorer s = {0};
-  if (m3idx_decode_score_budget(reqs, head_dim, M3IDX_BF16, M3IDX_BF16, arch, &s.budget) != M3IDX_OK ||
+  int64_t budget;
+  if (m3idx_decode_score_budget(reqs, head_dim, M3IDX_BF16, M3IDX_BF16, arch, &budget) != M3IDX_OK ||
       m3idx_decode_score_split(reqs, head_dim, M3IDX_BF16, M3IDX_BF16, arch, &g) != M3IDX_OK)
-    return (scorer){0};
-  return (scorer){s.budget, g.chunks, g.high_batch};
+    return (answer){0};
+  return (answer){{budget, g.chunks, g.high_batch}};
 }
 
 static void find_decode(fuzz_counts *out) {
   for (int arch = M3IDX_ARCH_OTHER; arch <= M3IDX_GFX950; arch++)
     for (int64_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
-      scorer before = scorer_of(0, head_dim, (m3idx_arch)arch);
-      for (int64_t reqs = 1; reqs <= MOST_REQS; reqs++) {
-        const scorer now = scorer_of(reqs, head_dim, (m3idx_arch)arch);
-        if (memcmp(&now, &before, sizeof now) != 0) add(out, reqs);
-        before = now;
-      }
+      answer before = decode_of(0, head_dim, (m3idx_arch)arch);
+      for (int64_t reqs = 1; reqs <= MOST_REQS; reqs++)
+        follow(out, reqs, decode_of(reqs, head_dim, (m3idx_arch)arch), &before);
     }
 }
 
 /* Tiles and splits of one request; its last tile is whole where the next row starts another. */
-typedef struct tiling {
-  int64_t block_q, splits, tiles;
-} tiling;
-
-static tiling tiling_of(int64_t rows, int64_t tokens, m3idx_arch arch) {
+static answer prefill_of(int64_t rows, int64_t tokens, m3idx_arch arch) {
   m3idx_prefill_score_geometry g;
-  if (m3idx_prefill_score_policy(rows, tokens, 1, 1, 304, arch, &g) != M3IDX_OK) return (tiling){0};
-  return (tiling){g.block_q, g.splits, (rows + g.block_q - 1) / g.block_q};
+  if (m3idx_prefill_score_policy(rows, tokens, 1, 1, 304, arch, &g) != M3IDX_OK) return (answer){0};
+  return (answer){{g.block_q, g.splits, (rows + g.block_q - 1) / g.block_q}};
 }
 
 static void find_prefill(fuzz_counts *rows, fuzz_counts *tokens) {
-  static const int64_t long_enough = MOST_TOKENS, tall_enough = MOST_ROWS;
   for (int arch = M3IDX_ARCH_OTHER; arch <= M3IDX_GFX950; arch++) {
-    tiling before = tiling_of(0, long_enough, (m3idx_arch)arch);
-    for (int64_t n = 1; n <= MOST_ROWS; n++) {
-      const tiling now = tiling_of(n, long_enough, (m3idx_arch)arch);
-      if (memcmp(&now, &before, sizeof now) != 0) add(rows, n);
-      before = now;
-    }
-    before = tiling_of(tall_enough, 0, (m3idx_arch)arch);
-    for (int64_t n = 1; n <= MOST_TOKENS; n++) {
-      const tiling now = tiling_of(tall_enough, n, (m3idx_arch)arch);
-      if (memcmp(&now, &before, sizeof now) != 0) add(tokens, n);
-      before = now;
-    }
+    answer before = prefill_of(0, MOST_TOKENS, (m3idx_arch)arch);
+    for (int64_t n = 1; n <= MOST_ROWS; n++) follow(rows, n, prefill_of(n, MOST_TOKENS, (m3idx_arch)arch), &before);
+    before = prefill_of(MOST_ROWS, 0, (m3idx_arch)arch);
+    for (int64_t n = 1; n <= MOST_TOKENS; n++) follow(tokens, n, prefill_of(MOST_ROWS, n, (m3idx_arch)arch), &before);
   }
 }
 
