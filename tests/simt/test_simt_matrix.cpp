@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The models of a matrix step and the bound on their error (CERTIFIED-FILTER.md, Theorem 5): the gfx942 model against
+ * The models of a matrix step and the bound on their error (CERTIFIED-FILTER.md, Theorem 6): the gfx942 model against
  * the second one of the same page (tools/mfma.c), the bound against data made to break it, and the adversarial models
  * against what they may do.
  */
