@@ -345,15 +345,17 @@ START_TEST(from_batch) {
 }
 END_TEST
 
-/* Ids past the row's own block are invalid (S5.2) wherever they stand: before, after and without the row's own. */
-START_TEST(later_ids) {
-  enum { ROWS = 5, TOPK = 6, M = 7 };
-  static const int32_t seq_lens[ROWS] = {300, 300, 300, 1, 0},
+/* Ids that no selection gives.  Those past the row's own block are invalid (S5.2) wherever they stand: before, after
+ * and without the row's own.  Repeated ones fill the table each time, and the context length is clamped (S5.3). */
+START_TEST(odd_ids) {
+  enum { ROWS = 6, TOPK = 6, M = 7 };
+  static const int32_t seq_lens[ROWS] = {300, 300, 300, 1, 0, 130},
                        idx[ROWS * TOPK] = {5, 1, 2, 0,  3,  -1, /* self is 2 */
                                            0, 6, 1, 4,  -1, 3,  /* no tail: context is that of the full ones */
                                            4, 3, 5, 6,  -1, -1, /* nothing valid */
                                            1, 0, 2, -1, 3,  -1, /* self is 0 */
-                                           0, 2, 1, -1, 4,  3}; /* padded */
+                                           0, 2, 1, -1, 4,  3,  /* padded */
+                                           0, 0, 2, 0,  -1, 0}; /* no tail, block 0 four times */
   static int32_t pages[ROWS * M];
   const m3idx_batch batch = {.mode = M3IDX_DECODE,
                              .num_requests = ROWS,
@@ -386,6 +388,7 @@ START_TEST(later_ids) {
     ck_assert_int_eq(context[a][0], 2 * 128 + 44);
     ck_assert_int_eq(context[a][1], 2 * 128);
     ck_assert_int_eq(context[a][2], 0);
+    ck_assert_int_eq(context[a][5], 130);
     simt_close(ctx);
   }
   for (int a = 0; a <= SIMT_ARCHS; a++)
@@ -397,13 +400,13 @@ int main(void) {
   Suite *suite = suite_create("simt_select");
   TCase *tcase = tcase_create("select");
   tcase_set_timeout(tcase, 0);
+  tcase_add_test(tcase, odd_ids);
   tcase_add_loop_test(tcase, policy_row, 0, (int)(sizeof policy_rows / sizeof *policy_rows));
   tcase_add_loop_test(tcase, edge, 0, EDGES);
   tcase_add_loop_test(tcase, contract_kind, 0, CONTRACTS * KINDS);
   tcase_add_loop_test(tcase, arrival_order, 0, CONTRACTS);
   tcase_add_loop_test(tcase, parts_merge, 0, 5);
   tcase_add_loop_test(tcase, from_batch, 0, 8);
-  tcase_add_test(tcase, later_ids);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

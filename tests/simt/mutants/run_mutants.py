@@ -27,7 +27,7 @@ from mutant_table import lines, plant, unescape
 SUITE_OF = (("hip_prefill", "prefill"), ("hip_block", "prefill"), ("hip_bound", "probe"), ("hip_probe", "probe"),
             ("hip_layout", "probe"), ("hip_score", "score"), ("hip_exact", "score"), ("hip_filter", "score"),
             ("hip_matrix_filter", "score"), ("hip_format", "score"), ("hip_cache_insert", "score"), ("", "select"))
-SUITES = tuple(f"test_simt_{name}" for name in ("select", "score", "probe", "prefill"))
+SUITES = tuple(f"test_simt_{name}" for name in ("select", "dots", "score", "probe", "prefill"))
 # Matrix steps that err as far as they may, at random; then as published.  Some faults show under one only.
 MODELS = ("any", "plausible")
 SLOWER = 5  # times the slowest suite without a fault, from where on a mutant is said to hang
