@@ -23,10 +23,11 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "fuzz" / "mutants"))
 from mutant_table import lines, plant, unescape
 
-# The suite that a kernel file belongs to, by the start of its name, first match; it runs first.
-SUITE_OF = (("hip_prefill", "prefill"), ("hip_block", "prefill"), ("hip_bound", "probe"), ("hip_probe", "probe"),
-            ("hip_layout", "probe"), ("hip_score", "score"), ("hip_exact", "score"), ("hip_filter", "score"),
-            ("hip_matrix_filter", "score"), ("hip_format", "score"), ("hip_cache_insert", "score"), ("", "select"))
+# The suites that a kernel file belongs to, by the start of its name, first match; they run first.
+SUITES_OF = (("hip_prefill", "prefill"), ("hip_block", "prefill"), ("hip_bound", "probe"), ("hip_probe", "probe"),
+             ("hip_layout", "probe"), ("hip_score", "dots score"), ("hip_exact", "dots score"),
+             ("hip_filter", "dots score"), ("hip_matrix_filter", "score"), ("hip_format", "dots score"),
+             ("hip_cache_insert", "score"), ("", "select"))
 SUITES = tuple(f"test_simt_{name}" for name in ("select", "dots", "score", "probe", "prefill"))
 # Matrix steps that err as far as they may, at random; then as published.  Some faults show under one only.
 MODELS = ("any", "plausible")
@@ -78,7 +79,8 @@ def judge(program, model, limit):
     if done.returncode == 0:
         return None
     said = (done.stderr + done.stdout).strip().splitlines()
-    return ([s for s in said if " differ, first at " in s or "simt " in s] or said or ["no output"])[0].strip()[:110]
+    why = [s for s in said if " differ, first at " in s] or [s for s in said if re.search(r":\d+:[FE]:", s)] or said
+    return re.sub(r"^.*(:[FE]:|--seed \d+: )", "", why[0] if why else "no output").strip()[:140]
 
 
 def kill(sound, own, row, limit):
@@ -99,8 +101,8 @@ def kill(sound, own, row, limit):
         if done.returncode != 0 or not objects[target].exists():
             return "DOES NOT COMPILE: " + (done.stderr.strip().splitlines() or ["no object"])[0][:110]
     (own / "hip" / file).write_text(original)
-    first = "test_simt_" + next(suite for start, suite in SUITE_OF if file.startswith(start))
-    for suite in sorted(SUITES, key=lambda s: s != first):
+    own_suites = [f"test_simt_{s}" for s in next(names for start, names in SUITES_OF if file.startswith(start)).split()]
+    for suite in own_suites + [s for s in SUITES if s not in own_suites]:
         mine = [str(path) for target, path in objects.items() if "/test_" not in target or f"/{suite}.dir/" in target]
         if not mine:
             continue
@@ -112,7 +114,7 @@ def kill(sound, own, row, limit):
         done = run(linked, shell=True, cwd=sound.build)
         if done.returncode != 0 or not (own / "mutant").exists():
             return "DOES NOT LINK: " + (done.stderr.strip().splitlines() or ["no program"])[-1][:110]
-        for model in MODELS if suite == first else MODELS[:1]:
+        for model in MODELS if suite == own_suites[-1] else MODELS[:1]:
             found = judge(own / "mutant", model, limit)
             if found is not None:
                 return f"killed: {suite}: {found}"
