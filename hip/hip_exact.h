@@ -77,7 +77,9 @@ HIPK_DEVICE int64_t carry_digits(int64_t &mine) {
   return carry;
 }
 
-/* window * 2^exponent, plus less than its last bit if sticky, to nearest even; window has 25 bits or more. */
+/* window * 2^exponent, plus less than its last bit if sticky, to nearest even; window has 25 bits or more.  A number
+ * that is dropped by more than the window's 64 bits is below half of 2^-149, and none is dropped by just these. */
+static_assert((-149 - 64 - 16 - LEAST_EXPONENT) % DIGIT_BITS != 0, "the exponents of wide_sum()'s windows");
 HIPK_DEVICE uint32_t round_window(uint64_t window, int exponent, bool sticky) {
   const int top = exponent + highest_bit(window);
   const int quantum = top - 23 < -149 ? -149 : top - 23; /* exponent of the result's last bit */
@@ -87,9 +89,6 @@ HIPK_DEVICE uint32_t round_window(uint64_t window, int exponent, bool sticky) {
     const uint64_t rest = window & ((uint64_t{1} << drop) - 1), half = uint64_t{1} << (drop - 1);
     kept = static_cast<uint32_t>(window >> drop);
     if (rest > half || (rest == half && (sticky || (kept & 1)))) kept++;
-  } else if (drop == 64) {
-    const uint64_t half = uint64_t{1} << 63;
-    kept = window > half || (window == half && sticky);
   }
   /* The hidden bit and a carry add into the exponent field; 0x7f800000 and above is overflow. */
   const uint32_t bits = (static_cast<uint32_t>(quantum + 149) << 23) + kept;
