@@ -103,15 +103,16 @@ static int64_t units_of(cutting *cut, const simd_call *call) {
 /* Enough units to keep the threads busy to the end.  Each packs its groups once and loads its pages once for all of
  * them, and its selection begins anew, so that ranges are rather long and tiles rather narrow: sixteen pages or more a
  * group. Where even narrow tiles get short ranges, a selection (`room`) gets fewer units; where there is not enough
- * work for those, tiles become narrower still. */
+ * work for those, tiles become narrower still.  Scores begin nothing anew: three pages a group pay for its packing. */
 static void cut_up(cutting *cut, const simd_call *call, int threads, int64_t room) {
-  enum { PAGES_PER_GROUP = 16, SHORT = 64 };
+  enum { SHORT = 64 };
+  const int pages_per_group = room ? 16 : 3;
   simd_plan *plan = cut->plan;
   int64_t enough = (int64_t)threads * UNITS_PER_THREAD;
   each_tile(call, plan, add_cost, cut);
   if (room && cut->total / enough / cost(NARROW, 1) < SHORT) enough /= 2;
   cut->largest = cut->total / enough + 1;
-  while (plan->tile > NARROW && cut->largest / cost(plan->tile, 1) < PAGES_PER_GROUP * plan->tile / SIMD_LANES)
+  while (plan->tile > NARROW && cut->largest / cost(plan->tile, 1) < pages_per_group * plan->tile / SIMD_LANES)
     plan->tile /= 2;
   while (plan->tile > SIMD_LANES && units_of(cut, call) < enough / 2) plan->tile /= 2;
 }
