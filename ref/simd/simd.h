@@ -16,6 +16,7 @@
 #include "simd_select.h"
 
 enum { SIMD_LANES = 32, SIMD_TOKENS = 128, SIMD_MAX_DIM = 256, SIMD_DIM_UNIT = 16, SIMD_DIM_STEP = 32, SIMD_FEW = 4 };
+enum { SIMD_STRIPS = 11 /* of 12 tokens; others are longer */, SIMD_STRIP_STEP = 16 };
 
 /* How queries and keys reach the filter. */
 typedef enum simd_form { SIMD_F32, SIMD_BF16 } simd_form;
@@ -63,10 +64,40 @@ typedef struct simd_group {
 typedef void simd_filter_fn(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes,
                             int padded_dim, float *score, simd_next *next);
 
+/* The verdict of a scan(), strip by strip of up to 32 tokens from `first` on. */
+typedef struct simd_near {
+  int strips, first[SIMD_STRIPS];
+  float most[SIMD_STRIPS][SIMD_LANES];    /* the strip's largest dot of each lane */
+  uint32_t bits[SIMD_STRIPS][SIMD_LANES]; /* bit t: that of token first + t is at least most - reach */
+} simd_near;
+
+/* Dots of an earlier page that the exact stage wants: the first `done` of dots() with SIMD_SPLIT. */
+typedef struct simd_later {
+  const simd_group *group;
+  const simd_page *page;
+  const uint16_t *list;
+  const float *center;
+  double *dot;
+  int count, done;
+} simd_later;
+
+typedef struct simd_scan {
+  float *room;     /* for the dots of 32 tokens */
+  float *most;     /* the largest dot of each lane */
+  simd_near *near; /* NULL = not asked */
+  const float *reach;
+  simd_later *later; /* a scan may do some of these beside its own; NULL = nothing */
+} simd_scan;
+
+/* The dots of a filter, of more than SIMD_LANES / 2 lanes and a multiple of SIMD_STRIP_STEP tokens, judged at once and
+ * not kept. */
+typedef void simd_scan_fn(const simd_group *group, simd_page *page, int tokens, const simd_scan *scan);
+
 typedef struct simd_filter {
   simd_filter_fn *run;       /* NULL = this ISA has no filter of this form */
   int (*roundings)(int dim); /* the most roundings a product meets on its way into a dot */
   int flushes;               /* subnormal inputs and results become zero */
+  simd_scan_fn *scan;        /* NULL = run, peak and pick do it */
 } simd_filter;
 
 /* How exactly dots() sums products (docs/CERTIFIED-FILTER.md, Theorems 3 and 5).  Each allows what those before do. */
@@ -94,7 +125,6 @@ typedef struct simd_isa {
   int (*slow)(void);                   /* where it is present but never chosen unless asked for; NULL = nowhere */
   void (*enter)(void), (*leave)(void); /* NULL = nothing to do */
   simd_filter f32, bf16;
-  int strip; /* tokens of a strip in which a filter works fastest where its scores are not kept, 0 = the whole page */
   /* The dots of at most SIMD_FEW lanes, from group->row and bf16 keys, in binary32: what streams a page from memory
    * where packing, or only looking at it first, would cost more than the dots.  No more roundings than f32's, no
    * flushing.  Returns what load() would.  NULL = use a filter. */
@@ -110,6 +140,9 @@ typedef struct simd_isa {
   void (*peak)(float *score, int tokens, const int32_t *visible, float *most);
   /* Every t, l with score[t][l] >= least[l] (never where that is NaN) as t << 8 | l, by rising t; their number. */
   int (*pick)(const float *score, int tokens, const float *least, uint16_t *list);
+  /* The same from a scan's verdict, with least = most - reach; of strips that reach it, all tokens near the strip's
+   * largest.  one_each: every lane has one, and they are listed by lanes.  NULL = no filter scans. */
+  int (*sift)(const simd_near *near, const float *least, uint16_t *list, int *one_each);
   /* dot[i] of query and key list[i].  center: of SIMD_SPLIT, a lane's.  doubles: otherwise, group->row in double, or
    * NULL. */
   int chains; /* 8 or 16; where no such sums are made, 16 */

@@ -18,10 +18,9 @@ int simd_avx512_roundings(int dim) { return dim; }
 
 /* Key t lies at base[t / 4] + (t % 4) * stride: three pointers and two strides reach all twelve. */
 static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, const char *key, int64_t stride,
-                                                                int dim, float *score, simd_next *next, int share,
-                                                                const int keys, const int vectors) {
+                                                                int dim, simd_next *next, int share, const int keys,
+                                                                const int vectors, __m512 sum[KEYS][MAX_VECTORS]) {
   const char *base[3] = {key, key + 4 * stride, key + 8 * stride};
-  __m512 sum[KEYS][MAX_VECTORS];
   SIMD_UNROLL
   for (int t = 0; t < keys; t++) {
     SIMD_UNROLL
@@ -43,6 +42,13 @@ static inline __attribute__((always_inline)) void keys_by_lanes(const float *q, 
       for (int b = 0; b < keys / 4; b++) base[b] += 4;
     }
   }
+}
+
+static inline __attribute__((always_inline)) void keep_block(const float *q, const char *key, int64_t stride, int dim,
+                                                             float *score, simd_next *next, int share, const int keys,
+                                                             const int vectors) {
+  __m512 sum[KEYS][MAX_VECTORS];
+  keys_by_lanes(q, key, stride, dim, next, share, keys, vectors, sum);
   SIMD_UNROLL
   for (int t = 0; t < keys; t++) {
     SIMD_UNROLL
@@ -55,11 +61,11 @@ static inline __attribute__((always_inline)) void filter(const float *q, const c
   const int share = simd_fetch_share(next, (tokens / KEYS + 1) * (dim / SIMD_DIM_UNIT));
   int t = 0;
   for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride, score += KEYS * SIMD_LANES)
-    keys_by_lanes(q, key, stride, dim, score, next, share, KEYS, vectors);
+    keep_block(q, key, stride, dim, score, next, share, KEYS, vectors);
   for (; t + 8 <= tokens; t += 8, key += 8 * stride, score += 8 * SIMD_LANES)
-    keys_by_lanes(q, key, stride, dim, score, next, share, 8, vectors);
+    keep_block(q, key, stride, dim, score, next, share, 8, vectors);
   for (; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES)
-    keys_by_lanes(q, key, stride, dim, score, next, share, REST, vectors);
+    keep_block(q, key, stride, dim, score, next, share, REST, vectors);
 }
 
 void simd_avx512_filter(const void *q, const void *keys, int64_t stride_bytes, int tokens, int lanes, int padded_dim,
@@ -68,6 +74,52 @@ void simd_avx512_filter(const void *q, const void *keys, int64_t stride_bytes, i
     filter(q, keys, stride_bytes, tokens, padded_dim, score, next, 2);
   else
     filter(q, keys, stride_bytes, tokens, padded_dim, score, next, 1);
+}
+
+/* A block of keys, a strip, judged while its dots are in registers. */
+static inline __attribute__((always_inline)) void scan_block(const float *q, const char *key, int64_t stride, int dim,
+                                                             simd_next *next, int share, const int keys, int first,
+                                                             const simd_scan *scan) {
+  simd_near *near = scan->near;
+  float *most = scan->most;
+  __m512 sum[KEYS][MAX_VECTORS];
+  keys_by_lanes(q, key, stride, dim, next, share, keys, MAX_VECTORS, sum);
+  SIMD_UNROLL
+  for (int v = 0; v < MAX_VECTORS; v++) {
+    __m512 of_strip = sum[0][v], second = sum[1][v];
+    SIMD_UNROLL
+    for (int t = 2; t < keys; t += 2) {
+      of_strip = _mm512_max_ps(of_strip, sum[t][v]);
+      second = _mm512_max_ps(second, sum[t + 1][v]);
+    }
+    of_strip = _mm512_max_ps(of_strip, second);
+    _mm512_storeu_ps(most + 16 * v, _mm512_max_ps(_mm512_loadu_ps(most + 16 * v), of_strip));
+    if (!near) continue;
+    const __m512 least = _mm512_sub_ps(of_strip, _mm512_loadu_ps(scan->reach + 16 * v));
+    __m512i bits = _mm512_setzero_si512();
+    SIMD_UNROLL
+    for (int t = 0; t < keys; t++)
+      bits =
+          _mm512_mask_or_epi32(bits, _mm512_cmp_ps_mask(sum[t][v], least, _CMP_GE_OQ), bits, _mm512_set1_epi32(1 << t));
+    _mm512_storeu_ps(near->most[near->strips] + 16 * v, of_strip);
+    _mm512_storeu_si512(near->bits[near->strips] + 16 * v, bits);
+  }
+  if (near) near->first[near->strips++] = first;
+}
+
+void simd_avx512_scan(const simd_group *group, simd_page *page, int tokens, const simd_scan *scan) {
+  const int64_t stride = page->stride_bytes;
+  const int dim = group->padded_dim, share = simd_fetch_share(&page->next, (tokens / KEYS + 1) * (dim / SIMD_DIM_UNIT));
+  const char *key = page->keys;
+  int t = 0;
+  for (int l = 0; l < SIMD_LANES; l++) scan->most[l] = -INFINITY;
+  if (scan->near) scan->near->strips = 0;
+  for (; t + KEYS <= tokens; t += KEYS, key += KEYS * stride)
+    scan_block(group->q, key, stride, dim, &page->next, share, KEYS, t, scan);
+  for (; t + 8 <= tokens; t += 8, key += 8 * stride)
+    scan_block(group->q, key, stride, dim, &page->next, share, 8, t, scan);
+  for (; t < tokens; t += REST, key += REST * stride)
+    scan_block(group->q, key, stride, dim, &page->next, share, REST, t, scan);
 }
 
 /* Dense bf16 or f32 rows that need no copy: only the largest magnitude is wanted. */
@@ -160,6 +212,53 @@ int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_
     some[t / 64] |= (uint64_t)_mm512_test_epi32_mask(lanes, lanes) << t % 64;
   }
   return simd_list(mask, some, list);
+}
+
+/* The strip's tokens that are near, of lanes whose largest is. */
+static inline __m512i near_of(const simd_near *near, int strip, int v, __m512 least) {
+  const __mmask16 lanes = _mm512_cmp_ps_mask(_mm512_loadu_ps(near->most[strip] + 16 * v), least, _CMP_GE_OQ);
+  return _mm512_maskz_loadu_epi32(lanes, near->bits[strip] + 16 * v);
+}
+
+static int sift_all(const simd_near *near, const float *least, uint16_t *list) {
+  const __m512 a = _mm512_loadu_ps(least), b = _mm512_loadu_ps(least + 16);
+  uint32_t mask[SIMD_TOKENS];
+  uint64_t some[SIMD_TOKENS / 64] = {0};
+  for (int s = 0; s < near->strips; s++) {
+    const __m512i low = near_of(near, s, 0, a), high = near_of(near, s, 1, b);
+    for (uint32_t left = (uint32_t)_mm512_reduce_or_epi32(_mm512_or_si512(low, high)); left; left &= left - 1) {
+      const int i = simd_lowest(left), t = near->first[s] + i;
+      const __m512i bit = _mm512_set1_epi32(1 << i);
+      mask[t] = (uint32_t)_mm512_test_epi32_mask(low, bit) | (uint32_t)_mm512_test_epi32_mask(high, bit) << 16;
+      some[t / 64] |= UINT64_C(1) << t % 64;
+    }
+  }
+  return simd_list(mask, some, list);
+}
+
+int simd_avx512_sift(const simd_near *near, const float *least, uint16_t *list, int *one_each) {
+  __mmask16 odd = 0; /* lanes with no candidate or several */
+  for (int v = 0; v < SIMD_LANES / 16; v++) {
+    const __m512 from = _mm512_loadu_ps(least + 16 * v);
+    __m512i token = _mm512_setzero_si512();
+    __mmask16 seen = 0;
+    for (int s = 0; s < near->strips; s++) {
+      const __m512i bits = near_of(near, s, v, from);
+      const __mmask16 here = _mm512_test_epi32_mask(bits, bits);
+      odd |= (seen & here) | _mm512_test_epi32_mask(bits, _mm512_sub_epi32(bits, _mm512_set1_epi32(1)));
+      seen |= here;
+      /* the exponent of a power of two below 2^31 */
+      const __m512i power = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(bits)), 23);
+      token = _mm512_mask_add_epi32(token, here, power, _mm512_set1_epi32(near->first[s] - 127));
+    }
+    odd |= (__mmask16)~seen;
+    const __m512i lane = _mm512_add_epi32(_mm512_set1_epi32(16 * v),
+                                          _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    _mm256_storeu_si256((__m256i *)(void *)(list + 16 * v),
+                        _mm512_cvtepi32_epi16(_mm512_or_si512(_mm512_slli_epi32(token, 8), lane)));
+  }
+  *one_each = !odd;
+  return odd ? sift_all(near, least, list) : SIMD_LANES;
 }
 
 uint32_t simd_avx512_ends(const double *best, const double *sum, double unit, double tiny, float *low) {
@@ -308,6 +407,13 @@ static inline __attribute__((always_inline)) void four_split(const float *const 
 
 #include "simd_x86_dots.inc"
 
+void simd_avx512_later(simd_later *later) {
+  const int left = later->count - later->done, now = left < 4 ? left : 4;
+  dots(later->group, later->page, later->list + later->done, now, SIMD_SPLIT, later->center, NULL,
+       later->dot + later->done);
+  later->done += now;
+}
+
 void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, simd_sum sum,
                       const float *center, const double *doubles, double *dot) {
   dots(group, page, list, count, sum, center, doubles, dot);
@@ -317,11 +423,12 @@ const simd_isa simd_avx512 = {
     .name = "avx512",
     .what = "AVX-512 F, BW, DQ, VL",
     .present = present,
-    .f32 = {simd_avx512_filter, simd_avx512_roundings, 0},
+    .f32 = {simd_avx512_filter, simd_avx512_roundings, 0, simd_avx512_scan},
     .few = simd_avx512_few,
     .load = simd_avx512_load,
     .peak = simd_avx512_peak,
     .pick = simd_avx512_pick,
+    .sift = simd_avx512_sift,
     .chains = 16,
     .dots = simd_avx512_dots,
     .ends = simd_avx512_ends,

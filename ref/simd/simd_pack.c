@@ -154,7 +154,7 @@ void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int toke
   page->few = few;
   page->tokens = tokens;
   page->keys = direct ? from : copy;
-  page->stride_bytes = direct ? row_bytes : SIMD_MAX_DIM * (form == SIMD_BF16 ? 2 : 4);
+  page->stride_bytes = direct ? row_bytes : form == SIMD_BF16 ? SIMD_MAX_DIM * 2 : call->dim * 4;
   page->grid = 0;
   page->next = (simd_next){.rows = 0};
   page->any_wild = 0;

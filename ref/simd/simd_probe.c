@@ -12,9 +12,8 @@ static void probe_step(const simd_call *call, const simd_unit *unit, simd_scratc
                        int64_t block, void *user) {
   const simd_group *group = &scratch->group[g];
   simd_found found;
-  simd_find(call, group, page, block * call->batch->block_size, 1, &scratch->work, &found);
-  for (int l = 0; l < group->lanes; l++)
-    memcpy(&scratch->stage[g * SIMD_LANES + l][block % SIMD_RANGE], &found.most[l], sizeof(float));
+  simd_find(call, group, page, block * call->batch->block_size, 1, &scratch->work, NULL, &found);
+  memcpy(&scratch->stage[block % SIMD_RANGE][g * SIMD_LANES], found.most, sizeof found.most);
   if (g + 1 == scratch->groups) simd_flush(call, user, unit, scratch, block);
 }
 

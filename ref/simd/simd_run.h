@@ -26,6 +26,15 @@ typedef struct simd_unit {
   int64_t slot;       /* lanes of all units before this one */
 } simd_unit;
 
+/* A group and page whose scores lack their second half. */
+typedef struct simd_half {
+  int any, g;
+  int64_t block;
+  simd_page page;
+  simd_found found;
+  simd_exact exact;
+} simd_half;
+
 /* A thread's memory, below 1 MiB beside the packed page. */
 typedef struct simd_scratch {
   simd_group group[SIMD_TILE_GROUPS];
@@ -35,7 +44,8 @@ typedef struct simd_scratch {
   float floor[SIMD_TILE_LANES];                /* the scores of list[].best.floor */
   void *page_copy;                             /* [TOKENS][MAX_DIM] floats */
   uint64_t *key_room;                          /* [lanes of the tile][simd_short_room(K)], twice */
-  uint32_t stage[SIMD_TILE_LANES][SIMD_RANGE]; /* scores on their way out */
+  uint32_t stage[SIMD_RANGE][SIMD_TILE_LANES]; /* scores on their way out */
+  simd_half half;
 } simd_scratch;
 
 /* The context's state. */

@@ -19,26 +19,46 @@ static void fill(const simd_call *call, const m3idx_score_args *args, const simd
   }
 }
 
-/* Into column block % SIMD_RANGE of the stage. */
+/* The second half of a step: into row block % SIMD_RANGE of the stage. */
+static void finish(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
+  simd_half *half = &scratch->half;
+  simd_group *group = &scratch->group[half->g];
+  uint32_t *bits = &scratch->stage[half->block % SIMD_RANGE][half->g * SIMD_LANES];
+  if (!half->any) return;
+  half->any = 0;
+  simd_settle_end(call, group, &half->page, &half->found, &scratch->work, &half->exact, unit->first_row,
+                  simd_page_id(call, unit, half->block), bits);
+  /* S3.7: prefill leaves the score pure */
+  if (call->batch->mode == M3IDX_DECODE && simd_may_force(call, group, half->block))
+    for (int l = 0; l < group->lanes; l++)
+      bits[l] = ref_forced(bits[l], half->block, group->blocks[l], call->init_blocks, call->local_blocks);
+  if (half->g + 1 == scratch->groups) simd_flush(call, user, unit, scratch, half->block);
+}
+
+/* The filter, with what the step before left to do, and the first half of the exact stage.  A page that lies in the
+ * scratch memory does not outlive its last step. */
 static void score_step(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, int g, simd_page *page,
                        int64_t block, void *user) {
-  simd_group *group = &scratch->group[g];
-  uint32_t bits[SIMD_LANES];
+  simd_half *half = &scratch->half;
   simd_found found;
-  simd_find(call, group, page, block * call->batch->block_size, 1, &scratch->work, &found);
-  simd_settle(call, group, page, &found, &scratch->work, found.active, unit->first_row, simd_page_id(call, unit, block),
-              bits);
-  /* S3.7: prefill leaves the score pure */
-  if (call->batch->mode == M3IDX_DECODE && simd_may_force(call, group, block))
-    for (int l = 0; l < group->lanes; l++)
-      bits[l] = ref_forced(bits[l], block, group->blocks[l], call->init_blocks, call->local_blocks);
-  for (int l = 0; l < group->lanes; l++) scratch->stage[g * SIMD_LANES + l][block % SIMD_RANGE] = bits[l];
-  if (g + 1 == scratch->groups) simd_flush(call, user, unit, scratch, block);
+  simd_find(call, &scratch->group[g], page, block * call->batch->block_size, 1, &scratch->work,
+            half->any ? &half->exact.dots : NULL, &found);
+  finish(call, unit, scratch, user);
+  half->any = 1;
+  half->g = g;
+  half->block = block;
+  half->page = *page;
+  half->found = found;
+  const int may_wait = simd_settle_begin(call, &scratch->group[g], &half->page, &half->found, &scratch->work,
+                                         found.active, &half->exact);
+  if (!may_wait || (g + 1 == scratch->groups && page->keys == scratch->page_copy)) finish(call, unit, scratch, user);
 }
 
 static void score_unit(const simd_call *call, const simd_unit *unit, simd_scratch *scratch, void *user) {
   simd_tile_pack(call, unit, scratch);
+  scratch->half.any = 0;
   simd_walk(call, unit, scratch, 0, scratch->groups, score_step, user);
+  finish(call, unit, scratch, user);
   if (unit->part + 1 == unit->parts) fill(call, user, unit, scratch);
 }
 

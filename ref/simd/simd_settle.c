@@ -5,6 +5,7 @@
  */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "ref_format.h"
 #include "ref_key.h"
@@ -38,25 +39,8 @@ static void sort_lanes(const simd_group *group, const simd_page *page, int64_t f
   for (int l = 0; l < SIMD_LANES; l++) found->error[l] = group->slope[l] * page->peak + group->offset[l];
 }
 
-/* Where nobody will look at the scores again, they take turns in a small, near part of their room. */
-static void in_strips(const simd_call *call, const simd_filter *filter, const simd_group *group, simd_page *page,
-                      int tokens, simd_work *work, float *most) {
-  const int lines = page->next.lines;
-  page->next.lines = lines * call->isa->strip / tokens;
-  for (int l = 0; l < SIMD_LANES; l++) most[l] = -INFINITY;
-  for (int t = 0; t < tokens; t += call->isa->strip) {
-    const int left = tokens - t, now = left < call->isa->strip ? left : call->isa->strip;
-    float of_strip[SIMD_LANES];
-    filter->run(group->q, (const char *)page->keys + t * page->stride_bytes, page->stride_bytes, now, group->lanes,
-                group->padded_dim, work->score, &page->next);
-    call->isa->peak(work->score, now, NULL, of_strip);
-    for (int l = 0; l < SIMD_LANES; l++) most[l] = of_strip[l] > most[l] ? of_strip[l] : most[l];
-  }
-  page->next.lines = lines;
-}
-
 void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, int keep,
-               simd_work *work, simd_found *found) {
+               simd_work *work, simd_later *later, simd_found *found) {
   const simd_filter *filter = call->form == SIMD_BF16 ? &call->isa->bf16 : &call->isa->f32;
   const int all = group->min_keys >= first_key + page->tokens;
   int tokens = page->tokens;
@@ -66,8 +50,12 @@ void simd_find(const simd_call *call, const simd_group *group, simd_page *page, 
     simd_page_judge(call, page,
                     call->isa->few(group, page->keys, page->stride_bytes, tokens, work->score, &page->next));
   sort_lanes(group, page, first_key, found);
-  if (!keep && call->isa->strip && all && !page->few && !page->any_wild && !found->whole) {
-    in_strips(call, filter, group, page, tokens, work, found->most);
+  found->scanned = filter->scan && all && !page->few && !page->any_wild && !found->whole &&
+                   group->lanes > SIMD_LANES / 2 && tokens % SIMD_STRIP_STEP == 0;
+  if (found->scanned) {
+    float reach[SIMD_LANES];
+    for (int l = 0; l < SIMD_LANES; l++) reach[l] = 2 * found->error[l];
+    filter->scan(group, page, tokens, &(simd_scan){work->score, found->most, keep ? &work->near : NULL, reach, later});
     return;
   }
   if (!page->few)
@@ -79,14 +67,16 @@ void simd_find(const simd_call *call, const simd_group *group, simd_page *page, 
   call->isa->peak(work->score, tokens, all ? NULL : found->visible, found->most);
 }
 
-/* The tokens that could be the maximum of one of `lanes`. */
+/* The tokens that could be the maximum of one of `lanes`.  one_each: one for every lane, and by lanes. */
 static int candidates(const simd_call *call, const simd_page *page, const simd_found *found, simd_work *work,
-                      uint32_t lanes) {
+                      uint32_t lanes, int *one_each) {
   const uint32_t bounded = lanes & ~found->whole;
   float least[SIMD_LANES];
   int count = 0;
   for (int l = 0; l < SIMD_LANES; l++) least[l] = found->most[l] - 2 * found->error[l];
   for (uint32_t left = ~bounded; left; left &= left - 1) least[simd_lowest(left)] = NAN;
+  *one_each = 0;
+  if (found->scanned) return call->isa->sift(&work->near, least, work->list, one_each);
   if (page->any_wild)
     for (int l = 0; l < SIMD_LANES; l++)
       if (!(found->most[l] > -INFINITY)) least[l] = NAN; /* every token is wild */
@@ -177,15 +167,42 @@ static void best_of(const simd_work *work, int count, double *best) {
 }
 
 /* The candidates of `lanes` that could still be the maximum. */
-static int keep(simd_work *work, int count, uint32_t lanes, const double *best, const double *reach) {
+static int keep(simd_work *work, int count, uint32_t lanes, const double *best, const double *sum, double unit,
+                double tiny) {
+  double least[SIMD_LANES];
   int kept = 0;
+  for (int l = 0; l < SIMD_LANES; l++) least[l] = best[l] - 2 * (unit * sum[l] + tiny);
   for (int i = 0; i < count; i++) {
     const int l = work->list[i] & 0xff;
-    if (!(lanes >> l & 1) || !(work->dot[i] >= best[l] - 2 * reach[l])) continue;
-    work->list[kept] = work->list[i];
-    work->dot[kept++] = work->dot[i];
+    if (!(lanes >> l & 1) || !(work->dot[i] >= least[l])) continue;
+    work->list[kept++] = work->list[i];
   }
   return kept;
+}
+
+/* The same where every lane has one. */
+static int keep_own(simd_work *work, uint32_t lanes) {
+  int kept = 0;
+  for (; lanes; lanes &= lanes - 1) work->list[kept++] = work->list[simd_lowest(lanes)];
+  return kept;
+}
+
+/* best and low of `lanes` alone, which often are one; those that are still open. */
+static uint32_t closer(const simd_work *work, int count, uint32_t lanes, const double *sum, double unit, double tiny,
+                       double *best, float *low) {
+  uint32_t open = 0;
+  for (uint32_t left = lanes; left; left &= left - 1) best[simd_lowest(left)] = -INFINITY;
+  for (int i = 0; i < count; i++) {
+    const int l = work->list[i] & 0xff;
+    best[l] = work->dot[i] > best[l] ? work->dot[i] : best[l];
+  }
+  for (; lanes; lanes &= lanes - 1) {
+    const int l = simd_lowest(lanes);
+    const double reach = unit * sum[l] + tiny;
+    low[l] = (float)(best[l] - reach);
+    if (low[l] != (float)(best[l] + reach)) open |= UINT32_C(1) << l;
+  }
+  return open;
 }
 
 /* Theorem 5: 6 * 2^floor(log2(sum * peak)), in the middle of a binade that no chain leaves; 0 for a query of zeros. */
@@ -199,35 +216,45 @@ int simd_split(const simd_isa *isa, const simd_group *group, const simd_page *pa
   return !small && group->most_sum * (double)page->peak < 0x1p120;
 }
 
-void simd_settle(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found, simd_work *work,
-                 uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
+int simd_settle_begin(const simd_call *call, const simd_group *group, const simd_page *page, const simd_found *found,
+                      simd_work *work, uint32_t lanes, simd_exact *exact) {
   const int narrow = call->narrow && !found->whole && !page->any_wild; /* Theorem 3: then no product overflows */
+  const int count = candidates(call, page, found, work, lanes, &exact->one_each);
+  exact->lanes = lanes;
+  exact->doubles = doubles_of(group, count, work);
+  exact->split = 0;
+  exact->sum = SIMD_DOUBLE;
+  if (narrow) exact->sum = SIMD_NARROW;
+  if (narrow && !exact->doubles && simd_split(call->isa, group, page, exact->center, &exact->split))
+    exact->sum = SIMD_SPLIT;
+  exact->dots = (simd_later){group, page, work->list, exact->center, work->dot, count, 0};
+  return exact->sum == SIMD_SPLIT;
+}
+
+void simd_settle_end(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found,
+                     simd_work *work, simd_exact *exact, int64_t first_row, int64_t id, uint32_t *bits) {
   /* A dot in double is at most unit * sum + tiny away from the exact one (Theorem 3), a split one split * sum + tiny.
    */
   const double unit = (double)(group->dim + 8) * (0x1p-53 * (1.0 + 0x1p-10)) * (double)page->peak;
-  double split = 0;
-  const double tiny = narrow ? (double)group->dim * 0x1p-149 : 0.0;
-  float center[SIMD_LANES], low[SIMD_LANES];
-  double best[SIMD_LANES], reach[SIMD_LANES];
-  int count = candidates(call, page, found, work, lanes);
-  const double *doubles = doubles_of(group, count, work);
-  const simd_sum sum = !narrow                                                          ? SIMD_DOUBLE
-                       : !doubles && simd_split(call->isa, group, page, center, &split) ? SIMD_SPLIT
-                                                                                        : SIMD_NARROW;
-  uint32_t numbers = lanes;
-  call->isa->dots(group, page, work->list, count, sum, center, doubles, work->dot);
-  best_of(work, count, best);
-  if (found->whole || page->any_wild) numbers = lanes_with_numbers(work, count);
-  uint32_t open = call->isa->ends(best, group->sum, sum == SIMD_SPLIT ? split : unit, tiny, low) & lanes & numbers;
-  if (open && sum == SIMD_SPLIT) {
-    for (int l = 0; l < SIMD_LANES; l++) reach[l] = split * group->sum[l] + tiny;
-    count = keep(work, count, open, best, reach);
-    call->isa->dots(group, page, work->list, count, SIMD_NARROW, NULL, NULL, work->dot);
-    float closer[SIMD_LANES];
+  const double tiny = exact->sum == SIMD_DOUBLE ? 0.0 : (double)group->dim * 0x1p-149;
+  const int done = exact->dots.done;
+  float low[SIMD_LANES];
+  double best[SIMD_LANES];
+  uint32_t numbers = exact->lanes;
+  int count = exact->dots.count;
+  call->isa->dots(group, page, work->list + done, count - done, exact->sum, exact->center, exact->doubles,
+                  work->dot + done);
+  if (exact->one_each)
+    memcpy(best, work->dot, sizeof best);
+  else
     best_of(work, count, best);
-    const uint32_t still = call->isa->ends(best, group->sum, unit, tiny, closer) & open;
-    for (; open; open &= open - 1) low[simd_lowest(open)] = closer[simd_lowest(open)];
-    open = still;
+  if (found->whole || page->any_wild) numbers = lanes_with_numbers(work, count);
+  uint32_t open = call->isa->ends(best, group->sum, exact->sum == SIMD_SPLIT ? exact->split : unit, tiny, low);
+  open &= exact->lanes & numbers;
+  if (open && exact->sum == SIMD_SPLIT) {
+    count = exact->one_each ? keep_own(work, open) : keep(work, count, open, best, group->sum, exact->split, tiny);
+    call->isa->dots(group, page, work->list, count, SIMD_NARROW, NULL, NULL, work->dot);
+    open = closer(work, count, open, group->sum, unit, tiny, best, low);
   }
   for (; open; open &= open - 1) {
     const int l = simd_lowest(open);
@@ -237,5 +264,12 @@ void simd_settle(const simd_call *call, simd_group *group, simd_page *page, cons
   if (call->scale != 1.0f) /* S3.5 */
     for (int l = 0; l < SIMD_LANES; l++) low[l] *= call->scale;
   for (int l = 0; l < SIMD_LANES; l++) bits[l] = simd_bits(low[l] + 0.0f); /* S3.4: -0 becomes +0 */
-  for (uint32_t left = lanes & ~numbers; left; left &= left - 1) bits[simd_lowest(left)] = SIMD_NAN_BITS;
+  for (uint32_t left = exact->lanes & ~numbers; left; left &= left - 1) bits[simd_lowest(left)] = SIMD_NAN_BITS;
+}
+
+void simd_settle(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found, simd_work *work,
+                 uint32_t lanes, int64_t first_row, int64_t id, uint32_t *bits) {
+  simd_exact exact;
+  simd_settle_begin(call, group, page, found, work, lanes, &exact);
+  simd_settle_end(call, group, page, found, work, &exact, first_row, id, bits);
 }

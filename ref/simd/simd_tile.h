@@ -36,11 +36,13 @@ typedef struct simd_found {
   int32_t visible[SIMD_LANES]; /* tokens that the lane sees; 0 where there is no lane */
   float most[SIMD_LANES];      /* largest fast dot over tokens that are not wild, -inf if none */
   float error[SIMD_LANES];     /* bound of |fast - exact| of those; means nothing where whole */
+  int scanned;                 /* work->near has the verdict, work->score nothing */
 } simd_found;
 
 /* A thread's buffers for the two. */
 typedef struct simd_work {
-  float *score;                                /* [TOKENS][LANES] */
+  float *score; /* [TOKENS][LANES] */
+  simd_near near;
   uint16_t list[SIMD_LANES * SIMD_TOKENS + 1]; /* pick() may write one past the last */
   double dot[SIMD_LANES * SIMD_TOKENS];
   double doubles[SIMD_LANES * SIMD_MAX_DIM]; /* a group's rows, where that many tokens tie that it pays */
@@ -64,14 +66,32 @@ void simd_page_load(const simd_call *call, simd_page *page, int64_t id, int toke
 /* What load() returned for the page: its peak, and its wild tokens. */
 void simd_page_judge(const simd_call *call, simd_page *page, uint32_t most);
 
-/* Run the filter.  first_key is the position of the page's token 0; some lane sees it.  keep = 0: simd_settle() will
- * not follow unless found->whole or page->any_wild. */
+/* Run the filter.  first_key is the position of the page's token 0; some lane sees it.  keep = 0: no simd_settle will
+ * follow unless found->whole or page->any_wild.  later: what simd_settle_begin() left to be done, or NULL. */
 void simd_find(const simd_call *call, const simd_group *group, simd_page *page, int64_t first_key, int keep,
-               simd_work *work, simd_found *found);
+               simd_work *work, simd_later *later, simd_found *found);
 
 /* For SIMD_SPLIT: the lanes' centers, and unit: a dot is at most unit * sum[l] + dim * 2^-149 off.  0 = the numbers are
  * too large or too small for it.  Products must be narrow, the page without wild tokens, no lane wild. */
 int simd_split(const simd_isa *isa, const simd_group *group, const simd_page *page, float *center, double *unit);
+
+/* An exact stage that has its candidates. */
+typedef struct simd_exact {
+  simd_later dots;
+  simd_sum sum;
+  uint32_t lanes;
+  int one_each;          /* one candidate for every lane, and by lanes */
+  const double *doubles; /* for isa->dots() */
+  double split;          /* of simd_split() */
+  float center[SIMD_LANES];
+} simd_exact;
+
+/* simd_settle() in two halves.  Between them group, page and found stay as they are, and work->list; another
+ * simd_find() may run if exact->dots.count dots are all that is missing, which it returns. */
+int simd_settle_begin(const simd_call *call, const simd_group *group, const simd_page *page, const simd_found *found,
+                      simd_work *work, uint32_t lanes, simd_exact *exact);
+void simd_settle_end(const simd_call *call, simd_group *group, simd_page *page, const simd_found *found,
+                     simd_work *work, simd_exact *exact, int64_t first_row, int64_t id, uint32_t *bits);
 
 /* The score (S3, scaled) of every lane in `lanes`, a subset of found->active, after simd_find().  Other entries of
  * bits mean nothing.  first_row is the request's, id the page's. */

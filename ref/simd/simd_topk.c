@@ -97,7 +97,7 @@ static void topk_step(const simd_call *call, const simd_unit *unit, simd_scratch
   uint32_t bits[SIMD_LANES];
   simd_found found;
   const uint32_t forced = force(call, group, contract, block, list, floor);
-  simd_find(call, group, page, block * call->batch->block_size, pass->at_once, &scratch->work, &found);
+  simd_find(call, group, page, block * call->batch->block_size, pass->at_once, &scratch->work, NULL, &found);
   const uint32_t lanes = undecided(call, page, &found, floor) & ~forced;
   uint32_t exact = pass->at_once || page->any_wild ? lanes : lanes & found.whole;
   if (!lanes) return;
@@ -121,7 +121,7 @@ static uint64_t key_of(const simd_call *call, const m3idx_contract *contract, co
   simd_lane_pack(call, unit, scratch, lane);
   const int64_t see = group->max_keys - first_key, size = call->batch->block_size;
   simd_page_load(call, &page, id, (int)(see < size ? see : size), simd_takes_few(call, 1), scratch->page_copy);
-  simd_find(call, group, &page, first_key, 1, &scratch->work, &found);
+  simd_find(call, group, &page, first_key, 1, &scratch->work, NULL, &found);
   simd_settle(call, group, &page, &found, &scratch->work, 1, unit->first_row, id, bits);
   return ref_key(bits[0], block, contract);
 }

@@ -66,7 +66,8 @@ void simd_flush(const simd_call *call, const m3idx_score_args *args, const simd_
   for (int lane = 0; lane < unit->lanes; lane++) {
     int64_t n = scratch->group[lane / SIMD_LANES].blocks[lane % SIMD_LANES] - first;
     if (n > count) n = count;
-    if (n > 0) memcpy(simd_score_row(call, args, unit, lane) + first, scratch->stage[lane], (size_t)n * sizeof(float));
+    float *row = simd_score_row(call, args, unit, lane) + first;
+    for (int64_t i = 0; i < n; i++) memcpy(row + i, &scratch->stage[i][lane], sizeof *row);
   }
 }
 

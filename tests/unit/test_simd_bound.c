@@ -94,7 +94,7 @@ static double worst(const problem *p, const simd_isa *isa, simd_form form, int f
   if (isa->enter) isa->enter();
   simd_group_pack(&call, &group, 0, 0, 0, ROWS);
   simd_page_load(&call, &page, 0, SIMD_TOKENS, few, copy);
-  simd_find(&call, &group, &page, 0, 1, &work, &found);
+  simd_find(&call, &group, &page, 0, 1, &work, NULL, &found);
   if (isa->leave) isa->leave();
   ck_assert_uint_eq(found.active, (1u << ROWS) - 1);
   for (int r = 0; r < ROWS; r++)
