@@ -38,23 +38,26 @@ libfuzzer() {
   build/fuzz/fuzz/targets/target_"$1" -max_total_time="$seconds" -timeout=25 -max_len=4096 -print_final_stats=1 \
     -artifact_prefix="build/fuzz-finds/$1/" build/fuzz-corpus/"$1" fuzz/corpus/"$1" >build/fuzz-finds/"$1".log 2>&1
 }
+inputs_of_libfuzzer() { sed -n 's/^stat::number_of_executed_units: *//p' build/fuzz-finds/"$1".log; }
 afl() {
   local out=build/afl-out/$1
   rm -rf "$out"
-  AFL_SKIP_CPUFREQ=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1 \
-    ASAN_OPTIONS=abort_on_error=1:symbolize=0:detect_leaks=0 \
-    afl-fuzz -V "$seconds" -m none -t 5000 -i fuzz/corpus/"$1" -o "$out" -- build/afl/fuzz/targets/target_"$1" \
-    >build/fuzz-finds/"$1".log 2>&1 || return 1
-  find "$out" -path '*/crashes/id*' -exec cp {} build/fuzz-finds/"$1"/ ';'
+  mkdir -p build/afl-out
+  AFL_SKIP_CPUFREQ=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_NO_UI=1 AFL_NO_COLOR=1 AFL_NO_AFFINITY=1 \
+    AFL_CRASHING_SEEDS_AS_NEW_CRASH=1 ASAN_OPTIONS=abort_on_error=1:symbolize=0:detect_leaks=0 \
+    afl-fuzz -V "$seconds" -m none -t 5000 -G 4096 -i fuzz/corpus/"$1" -o "$out" -- build/afl/fuzz/targets/target_"$1" \
+    >build/fuzz-finds/"$1".log 2>&1 || { tail -n 5 build/fuzz-finds/"$1".log >&2; die "afl-fuzz cannot run $1"; }
+  find "$out" -path '*/crashes/id*' -o -path '*/hangs/id*' | while read -r find; do cp "$find" build/fuzz-finds/"$1"/; done
   [[ -z $(ls build/fuzz-finds/"$1") ]]
 }
+inputs_of_afl() { sed -n 's/^execs_done *: *//p' build/afl-out/"$1"/default/fuzzer_stats; }
 
 failed=0
 for target in "${targets[@]}"; do
   rm -rf build/fuzz-finds/"$target"
   mkdir -p build/fuzz-finds/"$target"
   if $kind "$target" </dev/null; then
-    say "$target: nothing in $seconds s, $(sed -n 's/^stat::number_of_executed_units: *//p' build/fuzz-finds/"$target".log) inputs"
+    say "$target: nothing in $seconds s, $(inputs_of_$kind "$target") inputs"
   else
     failed=$((failed + 1))
     grep -E 'is false|ERROR:|runtime error' build/fuzz-finds/"$target".log | head -n 5 >&2 || true
