@@ -33,8 +33,10 @@ typedef enum case_data {
   CASE_WIDE,     /* exponents over the format's whole range, under a ceiling for each page and row */
   CASE_NEAR,     /* block maxima a few ulps and less apart: only exact arithmetic rounds and orders them */
   CASE_MIXED,    /* each query row, page and run of scores is of one of the kinds above */
-  CASE_ZEROS     /* nothing but +0, to put elements into */
+  CASE_ZEROS,    /* nothing but +0, to put elements into */
+  CASE_DRIFT     /* a float sum errs nearly as much as it can; midpoints of floats, and a hair beside them */
 } case_data;
+#define CASE_DATA_KINDS (CASE_DRIFT + 1)
 
 /* Which pages the live entries of a block table name. */
 typedef enum case_table {

@@ -291,6 +291,91 @@ static void near_page(const case_spec *spec, const near_base *b, uint64_t page, 
   }
 }
 
+/* ---- drift ----
+ * Sums in which a float errs as much as it can.  One coordinate, the crest, holds a product X = 2^x that all others
+ * stand beside: each of those is a little less, or a little more, than half an ulp of X, which a sum in float loses, or
+ * takes for a whole one.  A role is what a permutation gives to a coordinate other than the crest:
+ *   0     the tip: on pages of tips it holds half an ulp, so that dots lie on midpoints of floats
+ *   1     the whisker: on pages of tips, or on half of them, the smallest product of the two formats
+ *   2..   the drift: q holds 5/4 of its unit, k 3/4 of its own (15/16 of half an ulp) or 7/8 (35/32)
+ * The ratio 2^-24 of half an ulp to X is shared out between q and k as their ranges allow.  The crest is the row's
+ * largest element and the page's, so that no bound is larger than it must be.  X is 2^-1 where the formats reach down
+ * to that: a scale of 2^-149 then rounds between two of the least floats. */
+enum { HALF_ULP = 24, LEAST_SHARE = 2, WIDEST_SHARE = 22, TAME = 40, TIP = 0, WHISKER = 1, FIRST_DRIFT = 2 };
+
+typedef struct drift_base {
+  int32_t role[MAX_D]; /* of the crest -1 */
+  int q, k;            /* exponents of the crest */
+  int q_share, k_share;
+} drift_base;
+
+/* Exponents between which a format has two fraction bits, within reason; one is left for rows and pages to double. */
+static int drift_low(m3idx_dtype d) { return larger(least_exponent(d) + 2, -TAME); }
+static int drift_high(m3idx_dtype d) { return smaller(top_exponent(d), TAME) - 1; }
+
+static drift_base drift_of(const case_spec *spec) {
+  drift_base b = {0};
+  if (spec->data != CASE_DRIFT) return b;
+  const uint64_t key = case_stream_key(spec, CASE_STREAM_ROLES), word = case_word(key, MAX_D);
+  const int q_low = drift_low(spec->q_dtype), q_high = drift_high(spec->q_dtype);
+  const int k_low = drift_low(spec->k_dtype), k_high = drift_high(spec->k_dtype);
+  const int least = larger(LEAST_SHARE, HALF_ULP - smaller(WIDEST_SHARE, k_high - k_low));
+  const int most = smaller(WIDEST_SHARE, q_high - q_low);
+  b.q_share = larger(least, most - (int)(word & 3));
+  b.k_share = HALF_ULP - b.q_share;
+  int x = word >> 2 & 1 ? -1 : (int)below(word, 24) - 8;
+  x = smaller(larger(x, q_low + b.q_share + k_low + b.k_share), q_high + k_high);
+  b.q = larger(q_low + b.q_share, smaller(q_high, x - (k_low + b.k_share)));
+  if (x - b.q > k_high) b.q = x - k_high;
+  b.k = x - b.q;
+  case_permute(key, spec->head_dim, b.role);
+  const int64_t crest = word >> 3 & 1 ? word >> 4 & 1 : below(word << 5, (uint32_t)spec->head_dim);
+  for (int64_t i = 0; i < spec->head_dim; i++)
+    if (b.role[i] == spec->head_dim - 1) b.role[i] = b.role[crest];
+  b.role[crest] = -1;
+  return b;
+}
+
+static void drift_row(const case_spec *spec, const drift_base *b, uint64_t row, int64_t first, void *q) {
+  const m3idx_dtype d = spec->q_dtype;
+  const bool negative = (row & 3) == 0;
+  const int e = b->q + (int)(row >> 2 & 1);
+  for (int64_t i = 0; i < spec->head_dim; i++) {
+    const int32_t role = b->role[i];
+    uint32_t code = case_encode(d, negative, 1, e);
+    if (role == TIP) code = case_encode(d, negative, 1, e - b->q_share);
+    if (role == WHISKER) code = case_encode(d, negative, 1, larger(FAR, least_exponent(d)));
+    if (role >= FIRST_DRIFT) code = case_encode(d, negative, 5, e - b->q_share - 2);
+    put(q, d, first + i, code);
+  }
+}
+
+static void drift_page(const case_spec *spec, const drift_base *b, uint64_t page, int64_t first, void *index_k) {
+  const m3idx_dtype d = spec->k_dtype;
+  const int e = b->k + (int)(page & 1), unit = e - b->k_share;
+  const uint32_t drifting = (uint32_t)spec->head_dim - 1 - FIRST_DRIFT;
+  const bool tips = (page >> 1 & 3) == 0, whiskers = page >> 3 & 1, level = page >> 4 & 1;
+  for (int64_t t = 0; t < spec->block_size; t++) {
+    const uint64_t token = case_word(page, (uint64_t)t);
+    const bool up = token & 1;
+    /* So many coordinates drift; on level pages a token that rounds up has at most 6/7 of them, so that its true sum
+     * stays below that of one that rounds down in all. */
+    const uint32_t most = up && level ? drifting * 6 / 7 : drifting, many = t % 4 == 3 ? most : below(token, most + 1);
+    const uint32_t turn = (uint32_t)(token >> 3 & 255);
+    for (int64_t i = 0; i < spec->head_dim; i++) {
+      const int32_t role = b->role[i];
+      uint32_t code = 0;
+      if (role < 0) code = case_encode(d, false, 1, e);
+      if (role == TIP && tips) code = case_encode(d, false, 1, unit);
+      if (role == WHISKER && tips && whiskers)
+        code = case_encode(d, token >> 2 & 1, token >> 1 & 1, larger(FAR, least_exponent(d)));
+      if (role >= FIRST_DRIFT && !tips && ((uint32_t)(role - FIRST_DRIFT) + turn) % drifting < many)
+        code = up ? case_encode(d, false, 7, unit - 3) : case_encode(d, false, 3, unit - 2);
+      put(index_k, d, first + t * spec->head_dim + i, code);
+    }
+  }
+}
+
 /* ---- tensors: each query row, page and run of scores by its kind ---- */
 
 enum { MIXED_RUN = 16 }; /* columns of a row of scores that are of one kind */
@@ -306,6 +391,7 @@ void case_fill_q(const case_spec *spec, void *q) {
   m3idx_dtype d = spec->q_dtype;
   int64_t rows = spec->num_rows * spec->heads, D = spec->head_dim;
   const near_base base = near_of(spec);
+  const drift_base drift = drift_of(spec);
   for (int64_t r = 0; r < rows; r++) {
     int64_t first = r * D, last = first + D;
     switch (kind_of(spec, GAMMA, r)) {
@@ -317,6 +403,7 @@ void case_fill_q(const case_spec *spec, void *q) {
       break;
     case CASE_WIDE: fill_wide(d, key, r, D, q); break;
     case CASE_NEAR: near_row(spec, &base, case_word(key, (uint64_t)r), first, q); break;
+    case CASE_DRIFT: drift_row(spec, &drift, case_word(key, (uint64_t)r), first, q); break;
     case CASE_MIXED:
     case CASE_ZEROS: break;
     }
@@ -328,6 +415,7 @@ void case_fill_index_k(const case_spec *spec, int64_t pages, void *index_k) {
   m3idx_dtype d = spec->k_dtype;
   int64_t width = spec->block_size * spec->head_dim;
   const near_base base = near_of(spec);
+  const drift_base drift = drift_of(spec);
   for (int64_t p = 0; p < pages; p++) {
     int64_t first = p * width, last = first + width;
     switch (kind_of(spec, 0, p)) {
@@ -339,6 +427,7 @@ void case_fill_index_k(const case_spec *spec, int64_t pages, void *index_k) {
       break;
     case CASE_WIDE: fill_wide(d, key, p, width, index_k); break;
     case CASE_NEAR: near_page(spec, &base, case_word(key, (uint64_t)p), first, index_k); break;
+    case CASE_DRIFT: drift_page(spec, &drift, case_word(key, (uint64_t)p), first, index_k); break;
     case CASE_MIXED:
     case CASE_ZEROS: break;
     }
@@ -362,6 +451,12 @@ static void fill_scores(const case_spec *spec, case_data kind, int64_t first, in
     for (int64_t i = first; i < last; i++)
       put(score, M3IDX_F32, i,
           case_encode(M3IDX_F32, false, (UINT64_C(1) << 23) + (case_word(key, (uint64_t)i) & 7), -23));
+    break;
+  case CASE_DRIFT: /* the same on both sides of zero */
+    for (int64_t i = first; i < last; i++) {
+      const uint64_t word = case_word(key, (uint64_t)i);
+      put(score, M3IDX_F32, i, case_encode(M3IDX_F32, word >> 3 & 1, (UINT64_C(1) << 23) + (word & 7), -23));
+    }
     break;
   case CASE_MIXED:
   case CASE_ZEROS: break;

@@ -33,7 +33,7 @@ static const option options[] = {
 enum { OPTIONS = sizeof options / sizeof *options };
 
 static const char *const op_words[] = {"prefill", "decode", "select", NULL};
-static const char *const data_words[] = {"normal", "ties", "specials", "wide", "near", "mixed", "zeros", NULL};
+static const char *const data_words[] = {"normal", "ties", "specials", "wide", "near", "mixed", "zeros", "drift", NULL};
 static const char *const table_words[] = {"turns", "random", "prefix", NULL};
 static const char *const put_words[] = {"q", "index_k", "score", "block_table", "attention_block_table", NULL};
 

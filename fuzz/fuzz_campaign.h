@@ -46,7 +46,7 @@ typedef struct fuzz_failure {
 /* What was run. */
 typedef struct fuzz_tally {
   int64_t passed_over; /* lines that the fixed options left no sense */
-  int64_t cases, op[3], size[FUZZ_SIZES], q[M3IDX_DTYPE_COUNT], k[M3IDX_DTYPE_COUNT], data[CASE_ZEROS + 1];
+  int64_t cases, op[3], size[FUZZ_SIZES], q[M3IDX_DTYPE_COUNT], k[M3IDX_DTYPE_COUNT], data[CASE_DATA_KINDS];
   int64_t table[CASE_PREFIX + 1], contract[FUZZ_CONTRACTS], edge[FUZZ_EDGES];
   int64_t calls[FUZZ_MOST_BACKENDS][CONFORM_OUTCOMES];
 } fuzz_tally;

@@ -61,14 +61,17 @@ static int64_t lanes(draw *d, int64_t top) {
   return least(top, power + in(d, -1, 1));
 }
 
-/* Beside a multiple of 16, which vectors and groups of lanes are made of. */
+/* Beside a multiple of 16, which vectors, groups of lanes and tiles of rows are made of. */
 static int64_t vectors(draw *d) {
-  const int64_t full = 16 * in(d, 1, 4);
+  const int64_t full = once_in(d, 8) ? 128 : 16 * in(d, 1, 4);
   return full + in(d, -1, 1);
 }
 
-static const char *const kinds[] = {"normal", "normal", "ties", "ties",  "specials", "specials", "wide", "wide",
-                                    "near",   "near",   "near", "mixed", "mixed",    "mixed",    "zeros"};
+static const char *const kinds[] = {"normal", "normal", "ties",  "ties",  "specials", "specials",
+                                    "wide",   "wide",   "near",  "near",  "near",     "mixed",
+                                    "mixed",  "mixed",  "zeros", "drift", "drift",    "drift"};
+
+static const char *draw_kind(draw *d) { return kinds[below(d, sizeof kinds / sizeof *kinds)]; }
 
 static int64_t draw_topk(draw *d) {
   static const int64_t ks[] = {1, 2, 3, 8, 13, 15, 17, 32, 64, 127, 128};
@@ -110,27 +113,60 @@ static void say_forced(draw *d, int64_t topk, int64_t blocks) {
   }
 }
 
-/* Tensors that single elements may be put into. */
+/* Tensors that single elements may be put into: rows of `width`, each code of a sign, an exponent and a fraction. */
 typedef struct target {
   const char *name;
-  int64_t elements;
-  int bits;
+  int64_t elements, width;
+  int exponent_bits, fraction_bits;
 } target;
+
+static target target_of(const char *name, int64_t elements, int64_t width, m3idx_dtype dtype) {
+  static const int8_t bits[M3IDX_DTYPE_COUNT][2] = {
+#define M3IDX_DTYPE(name, value, text, bytes, ebits, fbits, bias, specials) [value] = {ebits, fbits},
+#include "dtype.def"
+#undef M3IDX_DTYPE
+  };
+  return (target){name, elements, width, bits[dtype][0], bits[dtype][1]};
+}
+
+/* Any bits; or an end of a format: its infinities, NaNs, zeros and subnormals where it has them. */
+enum { ANY_END = -1, INFINITE = 0, SUBNORMAL = 4 };
+static uint64_t pattern(draw *d, const target *t, int64_t end) {
+  const uint64_t any = word(d), one = 1;
+  const int bits = 1 + t->exponent_bits + t->fraction_bits;
+  const uint64_t sign = any >> 63 << (bits - 1), fraction = (one << t->fraction_bits) - 1;
+  const uint64_t all = (one << (bits - 1)) - 1, infinity = all & ~fraction;
+  switch (end < 0 ? below(d, 10) : end) {
+  case INFINITE:
+  case INFINITE + 1: return sign | infinity;
+  case 2: return sign | all;
+  case 3: return sign | (infinity - 1);
+  case SUBNORMAL: return sign | (any & fraction);
+  case 5: return sign;
+  default: return any & (all << 1 | 1);
+  }
+}
 
 /* A few elements of any bits, now and then all else zero; and entries of the block table that may name no page, or that
  * nobody may read. */
-static void say_data(draw *d, const target *targets, int count, const target *table, int64_t pages) {
-  const bool put = once_in(d, 6), odd = once_in(d, 64);
-  const char *kind = put && once_in(d, 3) ? "zeros" : kinds[below(d, 15)];
+static void say_data(draw *d, const char *drawn, const target *targets, int count, const target *table, int64_t pages) {
+  const bool put = once_in(d, 4), odd = once_in(d, 64);
+  const char *kind = put && once_in(d, 3) ? "zeros" : drawn;
   int64_t said = 0;
   say(d, " --data %s --seed %ld", kind, (long)below(d, 1000000));
   if (!strcmp(kind, "mixed")) mark(d, FUZZ_EDGE_MIXED);
-  for (int64_t i = 0, n = put ? in(d, 1, 8) : 0; i < n; i++) {
-    const target *t = &targets[below(d, count)];
-    const uint64_t pattern = word(d) & ((UINT64_C(1) << t->bits) - 1);
+  /* Half of the time all meet at one place of their rows, and first an infinity meets a subnormal, which some units
+   * take for zero. */
+  const bool meet = put && below(d, 2);
+  const int64_t place = meet ? below(d, targets->width) : 0, infinite = below(d, count);
+  for (int64_t i = 0, n = put ? in(d, meet ? 2 : 1, 8) : 0; i < n; i++) {
+    const bool pair = meet && i < count;
+    const int64_t of = pair ? i : below(d, count);
+    const target *t = &targets[of];
+    const uint64_t bits = pattern(d, t, !pair ? ANY_END : of == infinite ? INFINITE : SUBNORMAL);
     if (!t->elements) continue;
-    say(d, "%s%s:%lld=%lx", said++ ? "," : " --put ", t->name, (long long)below(d, t->elements),
-        (unsigned long)pattern);
+    const int64_t any = below(d, t->elements), at = meet ? any / t->width * t->width + place : any;
+    say(d, "%s%s:%lld=%lx", said++ ? "," : " --put ", t->name, (long long)at, (unsigned long)bits);
     mark(d, FUZZ_EDGE_PUT);
   }
   if (!odd || !table || !table->elements) return;
@@ -142,6 +178,12 @@ static void say_data(draw *d, const target *targets, int count, const target *ta
 
 /* ---- selection alone ---- */
 
+/* Beside K, or a few more: a search that keeps some in reserve loses the first one there. */
+static int64_t about_topk(draw *d, int64_t topk) {
+  mark(d, FUZZ_EDGE_TOPK);
+  return most(0, topk + (below(d, 2) ? in(d, -1, 1) : in(d, 2, 8)));
+}
+
 /* Blocks of a row, at most `top`. */
 static int64_t row_blocks(draw *d, int64_t topk, int64_t top) {
   int64_t n = -1;
@@ -152,10 +194,7 @@ static int64_t row_blocks(draw *d, int64_t topk, int64_t top) {
     n = beside(d, &d->edges->select_blocks, top);
     if (n >= 0) mark(d, FUZZ_EDGE_CHUNKS);
     break;
-  case 3:
-    mark(d, FUZZ_EDGE_TOPK);
-    n = least(top, most(0, topk + in(d, -1, 1)));
-    break;
+  case 3: n = about_topk(d, topk); break;
   case 4:
   case 5:
     mark(d, FUZZ_EDGE_LANES);
@@ -192,7 +231,8 @@ static void draw_select(draw *d) {
   }
   say_contract(d);
   say_forced(d, topk, longest);
-  say_data(d, &(target){"score", heads * rows * columns, 32}, 1, NULL, 0);
+  const target numbers = target_of("score", heads * rows * columns, most(1, columns), M3IDX_F32);
+  say_data(d, draw_kind(d), &numbers, 1, NULL, 0);
 }
 
 /* ---- queries and keys ---- */
@@ -200,6 +240,7 @@ static void draw_select(draw *d) {
 typedef struct shape {
   int64_t B, D, H, K, R, query_len; /* rows of a request; prefill: of the longest */
   int64_t blocks;                   /* most blocks of a request */
+  bool split;                       /* lengths beside whole turns of the decode scorer's chunks */
   m3idx_dtype q, k;
 } shape;
 
@@ -228,6 +269,22 @@ static shape draw_shape(draw *d, bool decode) {
     if (rows > 0) s.query_len = rows;
     mark(d, FUZZ_EDGE_QTILE);
   }
+  if (once_in(d, 12)) { /* the shape that matrix kernels are written for */
+    s.D = s.B = 128;
+    s.H = once_in(d, 3) ? 2 : 1;
+    s.R = once_in(d, 3) ? 2 : 1;
+    if (s.query_len > 6 && !once_in(d, 4)) s.query_len = in(d, 1, 6);
+    d->most_products = most(d->most_products, 2 * s.D * s.B * s.H * s.R * s.query_len * in(d, 1, 3));
+    d->most_elements = most(d->most_elements, 20000);
+    mark(d, FUZZ_EDGE_MODEL);
+  } else if (decode && once_in(d, 12)) { /* many short blocks: programs that take several */
+    const int64_t reqs = once_in(d, 2) ? beside(d, &d->edges->decode_reqs, 129) : 1;
+    s.D = s.B = 16;
+    s.H = s.query_len = 1;
+    s.R = most(1, reqs);
+    s.split = true;
+    d->most_products = most(d->most_products, s.R == 1 ? 70000 : 160000);
+  }
   while (s.D > 16 && d->most_products / (s.D * s.H * s.R * s.query_len * s.B) < 2) s.D = s.D / 32 * 16;
   while (s.B > 16 && d->most_products / (s.D * s.H * s.R * s.query_len * s.B) < 2) s.B /= 2;
   while (s.R > 1 && d->most_products / (s.D * s.H * s.R * s.query_len * s.B) < 2) s.R /= 2;
@@ -252,15 +309,12 @@ static int64_t draw_keys(draw *d, const shape *s) {
     mark(d, FUZZ_EDGE_SHORT);
     return below(d, 3);
   }
-  if (once_in(d, 3)) blocks = split_blocks(d, s, below(d, 3));
+  if (s->split || once_in(d, 3)) blocks = split_blocks(d, s, below(d, 3));
   if (blocks < 0 && once_in(d, 3)) {
     blocks = beside(d, &d->edges->select_blocks, s->blocks);
     if (blocks >= 0) mark(d, FUZZ_EDGE_CHUNKS);
   }
-  if (blocks < 0 && once_in(d, 4)) {
-    mark(d, FUZZ_EDGE_TOPK);
-    blocks = s->K + in(d, -1, 1);
-  }
+  if (blocks < 0 && once_in(d, 4)) blocks = about_topk(d, s->K);
   if (blocks < 0) blocks = once_in(d, 2) ? lanes(d, s->blocks) : in(d, 1, s->blocks);
   blocks = most(1, least(blocks, s->blocks));
   if (once_in(d, 4)) return most(1, blocks * s->B - below(d, s->B));
@@ -355,6 +409,8 @@ static void draw_attention(draw *d, bool decode) {
   static const char *const scales[] = {"0.0883883461", "1.00000012", "0.333333343", "3e38", "1e-38", "1.4e-45", "2"};
   shape s = draw_shape(d, decode);
   if (!decode) s.R = least(s.R, 4);
+  /* Where many blocks are about who takes which, numbers are those that cost least. */
+  const char *kind = s.split ? "normal" : draw_kind(d);
   const lengths n = decode ? say_decode(d, &s) : say_prefill(d, &s);
   say(d, " --heads %ld --head-dim %ld --topk %ld --block-size %ld", (long)s.H, (long)s.D, (long)s.K, (long)s.B);
   const int64_t capacity = below(d, 2) ? say_capacity(d, &s, &n) : n.longest;
@@ -362,7 +418,9 @@ static void draw_attention(draw *d, bool decode) {
   say(d, " --q-dtype %s --k-dtype %s", m3idx_dtype_name(s.q), m3idx_dtype_name(s.k));
   say_contract(d);
   if (once_in(d, 4)) {
-    say(d, " --scale %s", scales[below(d, 7)]);
+    /* Under the least scale, dots of drift lie between two of the least floats. */
+    const char *scale = !strcmp(kind, "drift") && below(d, 2) ? "1.4e-45" : scales[below(d, 7)];
+    say(d, " --scale %s", scale);
     mark(d, FUZZ_EDGE_SCALE);
   }
   if (s.B == 128 && below(d, 2)) {
@@ -371,9 +429,9 @@ static void draw_attention(draw *d, bool decode) {
     mark(d, FUZZ_EDGE_TABLE);
   }
   const int64_t pages = say_pages(d, &n);
-  const target numbers[] = {{"q", n.rows * s.H * s.D, (int)(8 * m3idx_dtype_bytes(s.q))},
-                            {"index_k", pages * s.B * s.D, (int)(8 * m3idx_dtype_bytes(s.k))}};
-  say_data(d, numbers, 2, &(target){"block_table", s.R * (capacity + 1), 32}, pages);
+  const target numbers[] = {target_of("q", n.rows * s.H * s.D, s.D, s.q),
+                            target_of("index_k", pages * s.B * s.D, s.D, s.k)};
+  say_data(d, kind, numbers, 2, &(target){.name = "block_table", .elements = s.R * (capacity + 1)}, pages);
 }
 
 /* ---- lines ---- */

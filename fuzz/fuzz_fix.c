@@ -72,10 +72,22 @@ static bool compose(const words *line, case_op op, const words *fix, const char 
   return true;
 }
 
-static bool makes_sense(const char *text) {
+/* Lines were bounded as they were drawn; a fix must not make each as large as the few largest. */
+static bool bounded(const case_spec *s, fuzz_size size) {
+  int64_t pairs = 0;
+  for (int64_t r = 0; r < s->num_requests; r++)
+    pairs += (int64_t)s->seq_lens[r] * (s->op == CASE_PREFILL ? s->q_lens[r] : s->decode_query_len);
+  return pairs <= (size == FUZZ_LARGE ? 12000000 : 1000000) / (s->heads * s->head_dim);
+}
+
+static bool makes_sense(const char *text, fuzz_size size) {
   char why[CASE_MESSAGE_BYTES];
   case_spec spec;
   if (case_spec_parse_line(text, &spec, why)) return false;
+  if (spec.op != CASE_SELECT && !bounded(&spec, size)) {
+    case_spec_free(&spec);
+    return false;
+  }
   /* What single elements need is known only once the tensors are there. */
   case_file file = {0};
   const bool good = !spec.num_puts || !case_generate(&spec, &file, why);
@@ -93,7 +105,7 @@ bool fuzz_fix_line(fuzz_line *line, const char *fix) {
   char text[FUZZ_LINE_BYTES];
   if (!split(line->text, &ours) || !split(fix, &theirs)) return false;
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-    if (!compose(&ours, line->op, &theirs, steps[i], text, sizeof text) || !makes_sense(text)) continue;
+    if (!compose(&ours, line->op, &theirs, steps[i], text, sizeof text) || !makes_sense(text, line->size)) continue;
     memcpy(line->text, text, sizeof text);
     return true;
   }

@@ -11,7 +11,8 @@
 int fuzz_fix_check(const char *fix, char *why);
 
 /* The line with the options of `fix` that its op has in place of its own; what then contradicts them (capacity, the
- * sparse table, single elements) is taken back.  false = no such line can be, and the line is to be passed over. */
+ * sparse table, single elements) is taken back.  false = no such line can be, or only one that is far larger than was
+ * drawn, and the line is to be passed over. */
 bool fuzz_fix_line(fuzz_line *line, const char *fix);
 
 #endif

@@ -76,7 +76,7 @@ json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *f, const fuzz_remai
       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "op", counted(t->op, 3, op_name), "size",
                 counted(t->size, FUZZ_SIZES, size_name), "q_dtype", counted(t->q, M3IDX_DTYPE_COUNT, dtype_name),
                 "k_dtype", counted(t->k, M3IDX_DTYPE_COUNT, dtype_name), "contract", contracts(t), "data",
-                counted(t->data, CASE_ZEROS + 1, data_name), "table", counted(t->table, CASE_PREFIX + 1, table_name),
+                counted(t->data, CASE_DATA_KINDS, data_name), "table", counted(t->table, CASE_PREFIX + 1, table_name),
                 "edge", counted(t->edge, FUZZ_EDGES, edge_name));
   return json_pack("{s:s, s:s, s:i, s:s, s:s?, s:I, s:[I], s:o, s:o, s:f, s:f, s:I, s:I, s:f, s:f, s:o, s:o, s:o}",
                    "format", FUZZ_REPORT_FORMAT, "version", m3idx_version(), "grammar", FUZZ_GRAMMAR, "seed", seed,

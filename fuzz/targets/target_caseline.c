@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Case lines from any text: a line that parses has a canonical form that parses to the same, and a small one makes a
- * case that is good, runs on ref and cpu alike, staged and fused; one that does not parse gets a sentence.
+ * case that is good, runs on ref and cpu alike, staged and fused; one that does not parse gets a sentence, and so does
+ * one whose list is longer than lists may be.
  */
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +53,22 @@ static void judge_runs(case_file *file, const char *line) {
   case_file_free(&want);
 }
 
+/* A list of CASE_MAX_LIST entries and then those of the line: one and all they are too many. */
+static void refuse_longer(const char *line) {
+  static const char *const lists[] = {"--q-lens ", "--prefix-lens ", "--seq-lens ", "--num-blocks "};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    const char *at = strstr(line, lists[i]);
+    if (!at) continue;
+    char why[CASE_MESSAGE_BYTES] = "", *longer = malloc(strlen(line) + 32);
+    case_spec spec;
+    FUZZ_REQUIRE(longer != NULL, "no memory");
+    const int before = (int)(at - line + (ptrdiff_t)strlen(lists[i]));
+    sprintf(longer, "%.*s1x%d,%s", before, line, CASE_MAX_LIST, line + before);
+    FUZZ_REQUIRE(case_spec_parse_line(longer, &spec, why) != 0 && why[0], "%s parses", longer);
+    free(longer);
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char why[CASE_MESSAGE_BYTES] = "", *line = malloc(size + 1);
   case_spec spec, again;
@@ -69,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   FUZZ_REQUIRE(again.num_rows == spec.num_rows && again.num_requests == spec.num_requests && again.seed == spec.seed &&
                    memcmp(&again.scale, &spec.scale, sizeof spec.scale) == 0,
                "%s means something else", canonical);
+  refuse_longer(canonical);
   if (is_small(&spec)) {
     case_file file;
     m3idx_case view;

@@ -189,6 +189,13 @@ static void draw_sparse(place *at, m3idx_sparse_out *s, int64_t blocks) {
   s->context_lens = take(at, true, 64);
 }
 
+/* For an array of two heads now and then the stride that takes it to the very end of what bytes can be counted, or an
+ * element short of it, or beyond; `rest`: elements from the first of the second head to the last. */
+static int64_t far_head(fuzz_bytes *in, int64_t stride, int64_t heads, int64_t rest, int64_t element) {
+  if (heads != 2 || rest < 0 || rest > 1 << 20 || fuzz_between(in, 0, 15) != 15) return stride;
+  return PTRDIFF_MAX / element - rest - fuzz_between(in, 0, 2);
+}
+
 static const void *draw_score(place *at, arguments *a) {
   m3idx_score_args *s = &a->score;
   draw_batch(at, &a->batch);
@@ -200,6 +207,12 @@ static const void *draw_score(place *at, arguments *a) {
   s->score = take(at, true, 1 << 10);
   s->score_stride_row = odd(at->in, fuzz_between(at->in, 0, 1) ? 0 : padded(at->in, a->batch.max_block));
   s->score_stride_head = odd(at->in, fuzz_between(at->in, 0, 1) ? 0 : 4 * MAX_ROWS * (MAX_BLOCKS + 1));
+  const int64_t rows = a->batch.num_rows, blocks = a->batch.max_block;
+  if (rows > 0 && rows <= MAX_ROWS && blocks > 0 && blocks <= MAX_BLOCKS && s->score_stride_row <= 2 * MAX_BLOCKS) {
+    const int64_t stride = s->score_stride_row ? s->score_stride_row : blocks;
+    s->score_stride_head =
+        far_head(at->in, s->score_stride_head, s->q.shape[1], (rows - 1) * stride + blocks - 1, sizeof(float));
+  }
   return s;
 }
 

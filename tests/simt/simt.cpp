@@ -43,7 +43,7 @@ void fail(const char *format, ...) {
   if (m.lane_here) { /* a lane that failed never goes on */
     lane *self = m.lane_here;
     self->state = LOST;
-    self->stack.leave();
+    self->stack->leave();
   }
 }
 
@@ -62,7 +62,7 @@ static void wait(lane_state state, site where) {
   lane *self = m.lane_here;
   self->state = state;
   self->where = where;
-  self->stack.leave();
+  self->stack->leave();
 }
 
 void wave_op(enum wave_op op, const void *in, void *out, size_t bytes, int choice, site where) {
@@ -113,12 +113,24 @@ static void lane_entry(void *argument) {
   self->state = DONE;
 }
 
+static void give_back(lane &l) {
+  if (l.stack) m.idle.push_back(l.stack);
+  l.stack = nullptr;
+}
+
 static void run_lane(group &g, lane &l, int thread) {
   m.here = &g;
   m.lane_here = &l;
   current_thread = thread;
   current_group = static_cast<int>(g.index);
-  l.stack.enter();
+  if (!l.stack) {
+    if (m.idle.empty()) m.idle.push_back(&m.fibers.emplace_back());
+    l.stack = m.idle.back();
+    m.idle.pop_back();
+    l.stack->start(lane_entry, &l);
+  }
+  l.stack->enter();
+  if (l.state == DONE) give_back(l);
   m.lane_here = nullptr;
 }
 
@@ -171,7 +183,7 @@ static bool run_wave(group &g, int wave) {
     const int turn = static_cast<int>(m.random() % static_cast<uint64_t>(n));
     int count[LOST + 1] = {0}, example[LOST + 1];
     for (int i = 0; i < n; i++) {
-      const int at = (i + turn) % n;
+      const int at = i + turn < n ? i + turn : i + turn - n;
       lane &l = g.at(first + at);
       if (l.state == READY) run_lane(g, l, first + at);
       if (m.failed) return false;
@@ -246,7 +258,7 @@ static void begin(group &g, int64_t index, int threads) {
     lane &l = g.at(i);
     l.state = READY;
     l.where = site{"start", 0};
-    l.stack.start(lane_entry, &l);
+    give_back(l); /* a failure may have left it */
   }
 }
 

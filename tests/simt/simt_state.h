@@ -19,7 +19,7 @@ enum lane_state { READY, AT_WAVE_OP, AT_BARRIER, AT_ATOMIC, DONE, LOST };
 enum { MAX_RESIDENT = 6, MAX_LANES = 1024 };
 
 struct lane {
-  fiber stack;
+  fiber *stack = nullptr; /* from its first step to its last */
   lane_state state = DONE;
   site where{"", 0};
   enum wave_op op = OP_SYNC;
@@ -41,7 +41,7 @@ struct array {
 struct group {
   uint32_t index = 0, phase = 0; /* phase: barriers passed */
   bool ended = false;
-  std::unique_ptr<lane[]> lanes{new lane[MAX_LANES]}; /* their stacks come with their first use */
+  std::unique_ptr<lane[]> lanes{new lane[MAX_LANES]};
   int threads = 0;
   std::vector<uint32_t> wave_phase;
   clock known, pending; /* pending: acquired by one lane, the group's after its next barrier */
@@ -69,6 +69,9 @@ struct machine {
   simt::lane *lane_here = nullptr; /* NULL on the host's stack */
   std::deque<range> ranges;
   std::unordered_map<const void *, clock> released; /* by counter */
+  std::deque<fiber> fibers;
+  std::vector<fiber *>
+      idle; /* the last one used comes first: most lanes end at once, on a stack that is in the cache */
   simt::group groups[MAX_RESIDENT];
   uint64_t random();
 };

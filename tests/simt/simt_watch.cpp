@@ -192,11 +192,11 @@ void *group_array(size_t bytes, site where, uint32_t *bound) {
     say_site(text, sizeof text, where);
     fail("%s: group memory of %zu bytes, the architecture has %zu", text, begin + bytes, m.group_bytes);
   }
-  for (size_t i = begin / 4; i < (begin + bytes + 3) / 4; i++) {
-    const uint32_t poison = static_cast<uint32_t>(m.random());
-    std::memcpy(&g.memory[4 * i], &poison, sizeof poison);
-    g.cells[i] = cell();
+  for (size_t i = begin / 4; i < (begin + bytes + 3) / 4; i += 2) {
+    const uint64_t poison = m.random();
+    std::memcpy(&g.memory[4 * i], &poison, i + 1 < g.cells.size() ? 8 : 4);
   }
+  std::memset(&g.cells[begin / 4], 0, ((begin + bytes + 3) / 4 - begin / 4) * sizeof(cell));
   g.arrays.push_back(array{where, begin, bytes});
   g.array_bytes = begin + bytes;
   return &g.memory[begin];

@@ -322,10 +322,80 @@ START_TEST(near_fits_every_pair) {
 }
 END_TEST
 
+/* ---- drift ---- */
+
+static const m3idx_dtype drift_pairs[][2] = {
+    {M3IDX_F32, M3IDX_F32}, {M3IDX_BF16, M3IDX_BF16}, {M3IDX_E4M3FN, M3IDX_E4M3FNUZ}, {M3IDX_E5M2, M3IDX_F16}};
+
+/* Drift is there to tell a bound of E from one of 2 E, E = (D + 2) * 2^-24 * sum |q| * max |k|
+ * (docs/CERTIFIED-FILTER.md): somewhere the token with the largest dot is more than E below another one in a running
+ * sum of floats.  In double these dots are exact: 24 bits to half an ulp of X, five below it. */
+START_TEST(drift_needs_the_whole_bound) {
+  const m3idx_dtype dq = drift_pairs[_i][0], dk = drift_pairs[_i][1];
+  enum { D = 16, TOKENS = 128, PAGES = 8, SEEDS = 16 };
+  int64_t beyond = 0;
+  for (int seed = 0; seed < SEEDS; seed++) {
+    char line[256];
+    snprintf(line, sizeof line,
+             "--op decode --seq-lens %d --head-dim %d --q-dtype %s --k-dtype %s --data drift --seed %d", PAGES * TOKENS,
+             D, formats[dq].name, formats[dk].name, seed);
+    case_file file = generated(line);
+    const case_tensor *q = case_find(&file, "q"), *k = case_find(&file, "index_k");
+    for (int64_t page = 0; page < PAGES; page++) {
+      double best = -INFINITY, peak = 0, size = 0, of_best = 0, most = -INFINITY;
+      for (int64_t i = 0; i < D; i++) size += fabs(value_of(dq, code_at(q, dq, i)));
+      for (int64_t t = page * TOKENS; t < (page + 1) * TOKENS; t++) {
+        volatile float sum = 0;
+        for (int64_t i = 0; i < D; i++) {
+          const double key = value_of(dk, code_at(k, dk, t * D + i));
+          volatile float product = (float)(value_of(dq, code_at(q, dq, i)) * key);
+          sum = sum + product;
+          peak = fmax(peak, fabs(key));
+        }
+        const double exact = exact_dot(q, k, dq, dk, 0, t, D);
+        of_best = exact > best ? (double)sum : of_best;
+        best = fmax(best, exact);
+        most = fmax(most, (double)sum);
+      }
+      beyond += most - of_best > (D + 2) * 0x1p-24 * size * peak;
+    }
+    case_file_free(&file);
+  }
+  ck_assert_int_ge(beyond, SEEDS / 4);
+}
+END_TEST
+
+/* Every pair of formats stays finite, holds its tip and its whisker, and has midpoints of floats. */
+START_TEST(drift_fits_every_pair) {
+  m3idx_dtype dq = (m3idx_dtype)(_i / M3IDX_DTYPE_COUNT), dk = (m3idx_dtype)(_i % M3IDX_DTYPE_COUNT);
+  int64_t midpoints = 0;
+  for (int seed = 0; seed < 8; seed++) {
+    char line[256];
+    snprintf(line, sizeof line,
+             "--op decode --seq-lens 512 --decode-query-len 4 --head-dim %d --block-size 64 --q-dtype %s "
+             "--k-dtype %s --data drift --seed %d",
+             seed & 1 ? 16 : 256, formats[dq].name, formats[dk].name, seed);
+    case_file file = generated(line);
+    const case_tensor *q = case_find(&file, "q"), *k = case_find(&file, "index_k");
+    census cq = count_up(q, dq), ck = count_up(k, dk);
+    ck_assert_int_eq(cq.nans + cq.infs + ck.nans + ck.infs, 0);
+    ck_assert_int_eq(cq.zeros, 0);
+    for (int64_t t = 0; t < 512; t++) {
+      const double dot = exact_dot(q, k, dq, dk, 0, t, seed & 1 ? 16 : 256);
+      const float near = (float)dot;
+      midpoints += (double)near != dot && fabs((double)nextafterf(near, dot > (double)near ? INFINITY : -INFINITY) -
+                                               dot) == fabs((double)near - dot);
+    }
+    case_file_free(&file);
+  }
+  ck_assert_int_gt(midpoints, 8);
+}
+END_TEST
+
 /* ---- select ---- */
 
 START_TEST(select_scores) {
-  static const char *const kinds[] = {"normal", "ties", "specials", "wide", "near"};
+  static const char *const kinds[] = {"normal", "ties", "specials", "wide", "near", "drift"};
   char line[128];
   snprintf(line, sizeof line, "--op select --num-blocks 0,74,2000 --heads 2 --max-block 2001 --data %s", kinds[_i]);
   case_file file = generated(line);
@@ -343,12 +413,12 @@ START_TEST(select_scores) {
     for (int64_t b = 0; b < want[row % 3]; b++) {
       uint32_t magnitude = bits[row * 2001 + b] & 0x7fffffff;
       specials += magnitude >= 0x7f800000 || magnitude == 0;
-      near += bits[row * 2001 + b] - 0x3f800000u < 8;
+      near += (_i == 5 ? magnitude : bits[row * 2001 + b]) - 0x3f800000u < 8;
     }
   }
   if (_i == 2) ck_assert_int_gt(specials, 2 * 2074 / 25);
-  if (_i == 0 || _i == 3 || _i == 4) ck_assert_int_eq(specials, 0);
-  if (_i == 4) ck_assert_int_eq(near, 2 * 2074);
+  if (_i == 0 || _i >= 3) ck_assert_int_eq(specials, 0);
+  if (_i >= 4) ck_assert_int_eq(near, 2 * 2074);
   case_file_free(&file);
 }
 END_TEST
@@ -443,7 +513,7 @@ END_TEST
 
 /* mixed: each query row, page, and run of 16 scores is the very one that a case of its kind has, and all five occur. */
 START_TEST(mixed_is_of_the_five) {
-  static const char *const kinds[] = {"normal", "ties", "specials", "wide", "near"};
+  static const char *const kinds[] = {"normal", "ties", "specials", "wide", "near", "drift"};
   static const struct {
     const char *line, *tensor;
     size_t piece;
@@ -581,7 +651,9 @@ int main(void) {
   tcase_add_loop_test(tcase, near_orders_below_an_ulp, 0, 3 * sizeof near_pairs / sizeof *near_pairs);
   tcase_add_test(tcase, near_defeats_float_sums);
   tcase_add_loop_test(tcase, near_fits_every_pair, 0, M3IDX_DTYPE_COUNT * M3IDX_DTYPE_COUNT);
-  tcase_add_loop_test(tcase, select_scores, 0, 5);
+  tcase_add_loop_test(tcase, drift_needs_the_whole_bound, 0, sizeof drift_pairs / sizeof *drift_pairs);
+  tcase_add_loop_test(tcase, drift_fits_every_pair, 0, M3IDX_DTYPE_COUNT * M3IDX_DTYPE_COUNT);
+  tcase_add_loop_test(tcase, select_scores, 0, 6);
   tcase_add_test(tcase, tables);
   tcase_add_loop_test(tcase, shared_and_spare_pages, 0, 3);
   tcase_add_test(tcase, drawn_and_common_pages);
