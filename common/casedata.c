@@ -295,18 +295,27 @@ static void near_page(const case_spec *spec, const near_base *b, uint64_t page, 
  * Sums in which a float errs as much as it can.  One coordinate, the crest, holds a product X = 2^x that all others
  * stand beside: each of those is a little less, or a little more, than half an ulp of X, which a sum in float loses, or
  * takes for a whole one.  A role is what a permutation gives to a coordinate other than the crest:
- *   0     the tip: on pages of tips it holds half an ulp, so that dots lie on midpoints of floats
- *   1     the whisker: on pages of tips, or on half of them, the smallest product of the two formats
+ *   0     the tip: on pages of tips it holds 0, 1 or 3 halves of an ulp, so that dots lie on midpoints of floats
+ *   1     the whisker: on half of the pages of tips, a product 2^-26 to 2^-89 of X as far as the formats reach
  *   2..   the drift: q holds 5/4 of its unit, k 3/4 of its own (15/16 of half an ulp) or 7/8 (35/32)
  * The ratio 2^-24 of half an ulp to X is shared out between q and k as their ranges allow.  The crest is the row's
  * largest element and the page's, so that no bound is larger than it must be.  X is 2^-1 where the formats reach down
- * to that: a scale of 2^-149 then rounds between two of the least floats. */
-enum { HALF_ULP = 24, LEAST_SHARE = 2, WIDEST_SHARE = 22, TAME = 40, TIP = 0, WHISKER = 1, FIRST_DRIFT = 2 };
+ * to that: a scale of 2^-149 then rounds between two of the least floats; or 2^-150, half of the least of them. */
+enum {
+  HALF_ULP = 24,
+  LEAST_SHARE = 2,
+  WIDEST_SHARE = 22,
+  TAME = 100,
+  NEAREST_WHISKER = 26,
+  TIP = 0,
+  WHISKER = 1,
+  FIRST_DRIFT = 2
+};
 
 typedef struct drift_base {
   int32_t role[MAX_D]; /* of the crest -1 */
   int q, k;            /* exponents of the crest */
-  int q_share, k_share;
+  int q_share, k_share, x, q_whisker;
 } drift_base;
 
 /* Exponents between which a format has two fraction bits, within reason; one is left for rows and pages to double. */
@@ -323,11 +332,13 @@ static drift_base drift_of(const case_spec *spec) {
   const int most = smaller(WIDEST_SHARE, q_high - q_low);
   b.q_share = larger(least, most - (int)(word & 3));
   b.k_share = HALF_ULP - b.q_share;
-  int x = word >> 2 & 1 ? -1 : (int)below(word, 24) - 8;
+  int x = word >> 2 & 1 ? -1 : word >> 32 & 3 ? (int)below(word, 24) - 8 : -150;
   x = smaller(larger(x, q_low + b.q_share + k_low + b.k_share), q_high + k_high);
   b.q = larger(q_low + b.q_share, smaller(q_high, x - (k_low + b.k_share)));
   if (x - b.q > k_high) b.q = x - k_high;
   b.k = x - b.q;
+  b.x = x;
+  b.q_whisker = larger(least_exponent(spec->q_dtype), (x - NEAREST_WHISKER - 32) / 2);
   case_permute(key, spec->head_dim, b.role);
   const int64_t crest = word >> 3 & 1 ? word >> 4 & 1 : below(word << 5, (uint32_t)spec->head_dim);
   for (int64_t i = 0; i < spec->head_dim; i++)
@@ -344,7 +355,7 @@ static void drift_row(const case_spec *spec, const drift_base *b, uint64_t row, 
     const int32_t role = b->role[i];
     uint32_t code = case_encode(d, negative, 1, e);
     if (role == TIP) code = case_encode(d, negative, 1, e - b->q_share);
-    if (role == WHISKER) code = case_encode(d, negative, 1, larger(FAR, least_exponent(d)));
+    if (role == WHISKER) code = case_encode(d, negative, 1, b->q_whisker);
     if (role >= FIRST_DRIFT) code = case_encode(d, negative, 5, e - b->q_share - 2);
     put(q, d, first + i, code);
   }
@@ -355,9 +366,13 @@ static void drift_page(const case_spec *spec, const drift_base *b, uint64_t page
   const int e = b->k + (int)(page & 1), unit = e - b->k_share;
   const uint32_t drifting = (uint32_t)spec->head_dim - 1 - FIRST_DRIFT;
   const bool tips = (page >> 1 & 3) == 0, whiskers = page >> 3 & 1, level = page >> 4 & 1;
+  const bool lopsided = (page >> 5 & 3) == 0, second = page >> 7 & 1; /* one half of the tokens is zero */
+  const uint32_t tip = (uint32_t)(page >> 8 & 3);
+  const int whisker = larger(least_exponent(d), b->x - NEAREST_WHISKER - (int)(page >> 10 & 63) - b->q_whisker);
   for (int64_t t = 0; t < spec->block_size; t++) {
     const uint64_t token = case_word(page, (uint64_t)t);
     const bool up = token & 1;
+    if (lopsided && (2 * t >= spec->block_size) == second) continue;
     /* So many coordinates drift; on level pages a token that rounds up has at most 6/7 of them, so that its true sum
      * stays below that of one that rounds down in all. */
     const uint32_t most = up && level ? drifting * 6 / 7 : drifting, many = t % 4 == 3 ? most : below(token, most + 1);
@@ -366,9 +381,8 @@ static void drift_page(const case_spec *spec, const drift_base *b, uint64_t page
       const int32_t role = b->role[i];
       uint32_t code = 0;
       if (role < 0) code = case_encode(d, false, 1, e);
-      if (role == TIP && tips) code = case_encode(d, false, 1, unit);
-      if (role == WHISKER && tips && whiskers)
-        code = case_encode(d, token >> 2 & 1, token >> 1 & 1, larger(FAR, least_exponent(d)));
+      if (role == TIP && tips) code = case_encode(d, false, tip == 2 ? 1 : tip, unit);
+      if (role == WHISKER && tips && whiskers) code = case_encode(d, token >> 2 & 1, token >> 1 & 1, whisker);
       if (role >= FIRST_DRIFT && !tips && ((uint32_t)(role - FIRST_DRIFT) + turn) % drifting < many)
         code = up ? case_encode(d, false, 7, unit - 3) : case_encode(d, false, 3, unit - 2);
       put(index_k, d, first + t * spec->head_dim + i, code);

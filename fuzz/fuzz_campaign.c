@@ -218,6 +218,7 @@ int fuzz_campaign(const fuzz_plan *plan, fuzz_found **out, bool *unusable, char 
   *unusable = true;
   if (!s) return case_fail(why, "no memory that processes share");
   fuzz_edges_find(&edges);
+  edges.light = plan->light;
   atomic_init(&s->beats, 0);
   atomic_init(&s->pulse, 0);
   s->began = fuzz_now();

@@ -20,6 +20,7 @@ typedef struct fuzz_plan {
   int most_failures;     /* stop there */
   double hang_seconds;   /* a call that takes longer hangs */
   bool quiet;            /* no progress line */
+  bool light;            /* another stream: lines are smaller (fuzz_draw.h) */
 } fuzz_plan;
 
 typedef enum fuzz_kind {

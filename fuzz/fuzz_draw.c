@@ -17,6 +17,7 @@ typedef struct draw {
   fuzz_line *out;
   size_t length;
   int64_t most_products, most_elements; /* of a scorer's dots, and of rows times columns */
+  const char *kind;                     /* of the data */
 } draw;
 
 static uint64_t word(draw *d) { return case_word(d->key, d->next++); }
@@ -241,10 +242,53 @@ typedef struct shape {
   int64_t B, D, H, K, R, query_len; /* rows of a request; prefill: of the longest */
   int64_t blocks;                   /* most blocks of a request */
   bool split;                       /* lengths beside whole turns of the decode scorer's chunks */
+  bool table;                       /* the sparse table of more ids than a wave has lanes */
+  bool tall;                        /* a tile of 128 rows, in a capacity that splits it */
   m3idx_dtype q, k;
 } shape;
 
 static m3idx_dtype draw_dtype(draw *d) { return once_in(d, 4) ? M3IDX_BF16 : (m3idx_dtype)below(d, M3IDX_DTYPE_COUNT); }
+
+/* One line in six is for what small lines of any shape never reach; where that takes many blocks or rows, it is about
+ * who takes which, and numbers are those that cost least. */
+static void draw_special_shape(draw *d, shape *s, bool decode) {
+  const int64_t which = below(d, 24);
+  int64_t products = 0;
+  if (which < 2) { /* what matrix kernels are written for */
+    s->D = s->B = 128;
+    s->H = once_in(d, 3) ? 2 : 1;
+    s->R = once_in(d, 3) ? 2 : 1;
+    s->tall = !decode && once_in(d, 4);
+    if (below(d, 2)) s->q = s->k = M3IDX_BF16;
+    if (s->query_len > 6) s->query_len = in(d, 1, 6);
+    if (s->tall) {
+      s->query_len = in(d, 127, 129);
+      s->H = s->R = 1;
+    }
+    products = 2 * s->D * s->B * s->H * s->R * s->query_len * (s->tall ? 1 : in(d, 1, 3));
+    d->most_elements = most(d->most_elements, 20000);
+    mark(d, FUZZ_EDGE_MODEL);
+  } else if (which == 2) { /* decode: programs that take several blocks */
+    const int64_t reqs = once_in(d, 2) ? beside(d, &d->edges->decode_reqs, 129) : 1;
+    s->D = s->B = 16;
+    s->H = s->query_len = 1;
+    s->R = decode ? most(1, reqs) : 1;
+    s->split = decode;
+    products = s->R == 1 ? 300000 : 160000;
+  } else if (which == 3) { /* a row of many blocks, most of which are not chosen */
+    s->D = s->B = 16;
+    s->H = s->R = s->query_len = 1;
+  } else if (which == 4 && once_in(d, 2)) {
+    s->D = 16;
+    s->B = 128;
+    s->H = s->R = s->query_len = 1;
+    s->K = in(d, 63, 128);
+    s->table = true;
+    products = s->D * s->B * (s->K + 2);
+  }
+  d->most_products = most(d->most_products, products);
+  if (s->tall || s->split || s->table) d->kind = "normal";
+}
 
 /* Half of all lines have blocks of 16, which leave room for many. */
 static shape draw_shape(draw *d, bool decode) {
@@ -269,22 +313,7 @@ static shape draw_shape(draw *d, bool decode) {
     if (rows > 0) s.query_len = rows;
     mark(d, FUZZ_EDGE_QTILE);
   }
-  if (once_in(d, 12)) { /* the shape that matrix kernels are written for */
-    s.D = s.B = 128;
-    s.H = once_in(d, 3) ? 2 : 1;
-    s.R = once_in(d, 3) ? 2 : 1;
-    if (s.query_len > 6 && !once_in(d, 4)) s.query_len = in(d, 1, 6);
-    d->most_products = most(d->most_products, 2 * s.D * s.B * s.H * s.R * s.query_len * in(d, 1, 3));
-    d->most_elements = most(d->most_elements, 20000);
-    mark(d, FUZZ_EDGE_MODEL);
-  } else if (decode && once_in(d, 12)) { /* many short blocks: programs that take several */
-    const int64_t reqs = once_in(d, 2) ? beside(d, &d->edges->decode_reqs, 129) : 1;
-    s.D = s.B = 16;
-    s.H = s.query_len = 1;
-    s.R = most(1, reqs);
-    s.split = true;
-    d->most_products = most(d->most_products, s.R == 1 ? 70000 : 160000);
-  }
+  draw_special_shape(d, &s, decode);
   while (s.D > 16 && d->most_products / (s.D * s.H * s.R * s.query_len * s.B) < 2) s.D = s.D / 32 * 16;
   while (s.B > 16 && d->most_products / (s.D * s.H * s.R * s.query_len * s.B) < 2) s.B /= 2;
   while (s.R > 1 && d->most_products / (s.D * s.H * s.R * s.query_len * s.B) < 2) s.R /= 2;
@@ -310,6 +339,7 @@ static int64_t draw_keys(draw *d, const shape *s) {
     return below(d, 3);
   }
   if (s->split || once_in(d, 3)) blocks = split_blocks(d, s, below(d, 3));
+  if (s->table) blocks = s->K + in(d, -1, 2);
   if (blocks < 0 && once_in(d, 3)) {
     blocks = beside(d, &d->edges->select_blocks, s->blocks);
     if (blocks >= 0) mark(d, FUZZ_EDGE_CHUNKS);
@@ -355,8 +385,8 @@ static lengths say_prefill(draw *d, const shape *s) {
     rows[r] = r == 0 ? s->query_len : below(d, 6) ? in(d, 1, s->query_len) : 0;
     prefix[r] = draw_keys(d, s);
     if (below(d, 2)) { /* S2.3: the first query just begins, or just ends, a block */
-      static const int64_t residues[] = {0, 1, -1};
-      prefix[r] = most(0, prefix[r] / s->B * s->B + residues[below(d, 3)]);
+      static const int64_t residues[] = {0, 1, -1, -2};
+      prefix[r] = most(0, prefix[r] / s->B * s->B + residues[below(d, 4)]);
       mark(d, FUZZ_EDGE_PREFIX);
     }
     keys[r] = prefix[r] + rows[r];
@@ -381,6 +411,7 @@ static int64_t say_capacity(draw *d, const shape *s, const lengths *n) {
   const int64_t top = most(n->longest, d->most_elements / most(1, n->rows * s->H));
   int64_t capacity = n->longest + in(d, 0, 3);
   if (below(d, 2)) capacity = beside(d, &d->edges->select_blocks, top);
+  if (s->tall) capacity = 64 * in(d, 1, 2) + in(d, -1, 1); /* 8192 keys, and twice that (S8.5) */
   if (once_in(d, 4)) {
     const int64_t tokens = beside(d, &d->edges->prefill_tokens, top * s->B);
     if (tokens > 0) capacity = blocks_of(tokens, s->B);
@@ -407,23 +438,23 @@ static int64_t say_pages(draw *d, const lengths *n) {
 
 static void draw_attention(draw *d, bool decode) {
   static const char *const scales[] = {"0.0883883461", "1.00000012", "0.333333343", "3e38", "1e-38", "1.4e-45", "2"};
+  d->kind = draw_kind(d);
+  if (d->edges->light && strcmp(d->kind, "normal") != 0 && strcmp(d->kind, "wide") != 0) d->most_products /= 8;
   shape s = draw_shape(d, decode);
   if (!decode) s.R = least(s.R, 4);
-  /* Where many blocks are about who takes which, numbers are those that cost least. */
-  const char *kind = s.split ? "normal" : draw_kind(d);
   const lengths n = decode ? say_decode(d, &s) : say_prefill(d, &s);
   say(d, " --heads %ld --head-dim %ld --topk %ld --block-size %ld", (long)s.H, (long)s.D, (long)s.K, (long)s.B);
-  const int64_t capacity = below(d, 2) ? say_capacity(d, &s, &n) : n.longest;
+  const int64_t capacity = s.tall || below(d, 2) ? say_capacity(d, &s, &n) : n.longest;
   say_forced(d, s.K, n.longest);
   say(d, " --q-dtype %s --k-dtype %s", m3idx_dtype_name(s.q), m3idx_dtype_name(s.k));
   say_contract(d);
   if (once_in(d, 4)) {
     /* Under the least scale, dots of drift lie between two of the least floats. */
-    const char *scale = !strcmp(kind, "drift") && below(d, 2) ? "1.4e-45" : scales[below(d, 7)];
+    const char *scale = !strcmp(d->kind, "drift") && below(d, 2) ? "1.4e-45" : scales[below(d, 7)];
     say(d, " --scale %s", scale);
     mark(d, FUZZ_EDGE_SCALE);
   }
-  if (s.B == 128 && below(d, 2)) {
+  if (s.B == 128 && (s.table || below(d, 2))) {
     say(d, " --page-stride %d", below(d, 2) ? 16 : 8);
     say(d, " --sparse-table 1 --attention-table %d", (int)below(d, 2));
     mark(d, FUZZ_EDGE_TABLE);
@@ -431,7 +462,7 @@ static void draw_attention(draw *d, bool decode) {
   const int64_t pages = say_pages(d, &n);
   const target numbers[] = {target_of("q", n.rows * s.H * s.D, s.D, s.q),
                             target_of("index_k", pages * s.B * s.D, s.D, s.k)};
-  say_data(d, kind, numbers, 2, &(target){.name = "block_table", .elements = s.R * (capacity + 1)}, pages);
+  say_data(d, d->kind, numbers, 2, &(target){.name = "block_table", .elements = s.R * (capacity + 1)}, pages);
 }
 
 /* ---- lines ---- */
@@ -452,6 +483,7 @@ void fuzz_draw(const fuzz_edges *edges, uint64_t seed, uint64_t index, unsigned 
   do out->op = (case_op)below(&d, 3);
   while (!(ops >> out->op & 1));
   out->size = draw_size(&d, out->op);
+  if (edges->light && out->op != CASE_SELECT) out->size = FUZZ_SMALL;
   d.most_products = products[out->size];
   d.most_elements = elements[out->size];
   if (out->op == CASE_SELECT)

@@ -34,6 +34,7 @@ typedef struct fuzz_edges {
   fuzz_counts decode_reqs;    /* requests of a decode: S8.3, S8.4 */
   fuzz_counts prefill_rows;   /* query rows of a request: S8.5, its tiles too */
   fuzz_counts prefill_tokens; /* keys that the capacity holds: S8.5 */
+  bool light;                 /* lines are smaller, for backends that are a thousand times slower than a machine */
 } fuzz_edges;
 
 void fuzz_edges_find(fuzz_edges *out);

@@ -79,12 +79,13 @@ json_t *fuzz_report(const fuzz_plan *plan, const fuzz_found *f, const fuzz_remai
                 counted(t->data, CASE_DATA_KINDS, data_name), "table", counted(t->table, CASE_PREFIX + 1, table_name),
                 "edge", counted(t->edge, FUZZ_EDGES, edge_name));
   return json_pack("{s:s, s:s, s:i, s:s, s:s?, s:I, s:[I], s:o, s:o, s:f, s:f, s:I, s:I, s:f, s:f, s:o, s:o, s:o}",
-                   "format", FUZZ_REPORT_FORMAT, "version", m3idx_version(), "grammar", FUZZ_GRAMMAR, "seed", seed,
-                   "fix", plan->fix, "shards", (json_int_t)plan->shards, "shard", (json_int_t)plan->shard, "ops", ops,
-                   "backends", backends, "seconds", f->seconds, "cpu_seconds", f->cpu_seconds, "passed_over",
-                   (json_int_t)t->passed_over, "cases", (json_int_t)t->cases, "cases_per_second",
-                   fuzz_rate(t->cases, f->seconds), "cases_per_cpu_second", fuzz_rate(t->cases, f->cpu_seconds),
-                   "counts", counts, "calls", calls(f), "failures", failures(f, remains));
+                   "format", FUZZ_REPORT_FORMAT, "version", m3idx_version(), "grammar",
+                   plan->light ? FUZZ_GRAMMAR_LIGHT : FUZZ_GRAMMAR, "seed", seed, "fix", plan->fix, "shards",
+                   (json_int_t)plan->shards, "shard", (json_int_t)plan->shard, "ops", ops, "backends", backends,
+                   "seconds", f->seconds, "cpu_seconds", f->cpu_seconds, "passed_over", (json_int_t)t->passed_over,
+                   "cases", (json_int_t)t->cases, "cases_per_second", fuzz_rate(t->cases, f->seconds),
+                   "cases_per_cpu_second", fuzz_rate(t->cases, f->cpu_seconds), "counts", counts, "calls", calls(f),
+                   "failures", failures(f, remains));
 }
 
 /* ---- files ---- */

@@ -177,9 +177,9 @@ static int dispatch(fuzz_settings *s, const char *const *rest) {
   return s->exec ? fuzz_job_exec(s) : fuzz_job_campaign(s);
 }
 
-int verb_fuzz_with(int argc, const char **argv, const struct conform_backend *extra, int num_extra) {
+int verb_fuzz_with(int argc, const char **argv, const struct conform_backend *extra, int num_extra, bool light) {
   fuzz_settings s = {.verb = argv[0], .shrink_seconds = 20};
-  s.plan = (fuzz_plan){.shards = 1, .ops = FUZZ_OPS_ALL, .most_failures = 10, .hang_seconds = 60};
+  s.plan = (fuzz_plan){.shards = 1, .ops = FUZZ_OPS_ALL, .most_failures = 10, .hang_seconds = 60, .light = light};
   s.plan.setup = (fuzz_setup){.program = argv[0], .threads = 1, .extra = extra, .num_extra = num_extra};
   const struct poptOption options[] = {
       {"backends", 'b', POPT_ARG_STRING, NULL, BACKENDS, "names with commas (default ref,cpu); the first is the truth",
@@ -242,4 +242,4 @@ int verb_fuzz_with(int argc, const char **argv, const struct conform_backend *ex
   return a.status;
 }
 
-int verb_fuzz(int argc, const char **argv) { return verb_fuzz_with(argc, argv, NULL, 0); }
+int verb_fuzz(int argc, const char **argv) { return verb_fuzz_with(argc, argv, NULL, 0, false); }

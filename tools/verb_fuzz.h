@@ -5,9 +5,11 @@
 #ifndef M3IDX_TOOL_VERB_FUZZ_H
 #define M3IDX_TOOL_VERB_FUZZ_H
 
+#include <stdbool.h>
+
 struct conform_backend;
 
-/* argv[0] is what a person types. */
-int verb_fuzz_with(int argc, const char **argv, const struct conform_backend *extra, int num_extra);
+/* argv[0] is what a person types; light: lines small enough for backends a thousand times slower than a machine. */
+int verb_fuzz_with(int argc, const char **argv, const struct conform_backend *extra, int num_extra, bool light);
 
 #endif

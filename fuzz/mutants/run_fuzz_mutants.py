@@ -34,10 +34,15 @@ import threading
 from mutant_build import Program, run
 from mutant_table import Mutant, lines, plant, unescape
 
-# What hunts a kernel file, by the start of its name, first match: matrix kernels in the shape that they take, prefill's
-# on the machine whose policy cuts launches into splits (S8.5).
-KERNEL_HUNTS = (("hip_prefill", "ref,simt:gfx942 model"), ("hip_bound", "ref,simt:gfx942 model"),
-                ("hip_matrix_filter", "ref,simt:gfx950 model bf16"), ("", "ref,simt:gfx950"))
+# What hunts a kernel file, by the start of its name, first match: the operation that it is part of; matrix kernels, and
+# loads of 16 codes, in the shape that they take; prefill's on the machine whose policy cuts launches into splits (S8.5).
+KERNEL_HUNTS = (("hip_prefill", "ref,simt:gfx942 prefill model"), ("hip_bound", "ref,simt:gfx942 prefill model"),
+                ("hip_matrix_filter", "ref,simt:gfx950 decode model bf16"), ("hip_format", "ref,simt:gfx950 decode model"),
+                ("hip_score", "ref,simt:gfx950 decode"), ("hip_exact", "ref,simt:gfx950 decode"),
+                ("hip_filter", "ref,simt:gfx950 decode"), ("hip_cache_insert", "ref,simt:gfx950 decode"),
+                ("hip_sparse", "ref,simt:gfx950 decode"), ("hip_rows", "ref,simt:gfx950 prefill"),
+                ("", "ref,simt:gfx950 select"))
+OPS = ("select", "decode", "prefill")
 FIX = {"model": "--head-dim 128 --block-size 128", "bf16": "--q-dtype bf16 --k-dtype bf16"}
 
 SILENT_SECONDS = 10  # of each kind of hunt without a fault
@@ -145,7 +150,8 @@ class Lab:
         verb = [] if how.startswith("ref,simt") else ["fuzz"]
         backends, *more = how.replace("frozen", "hip").split()
         isas = ["--isa", "all"] if backends == "ref,cpu" else []
-        fix = ["--fix", " ".join(FIX[word] for word in more)] if "model" in more else []
+        fix = ["--fix", " ".join(FIX[word] for word in more if word in FIX)] if "model" in more else []
+        fix += [part for word in more if word in OPS for part in ("--op", word)]
         return [program, *verb, "--backends", backends, *isas, *fix, "--threads", 3 if "x3" in more else 1, "--seconds", seconds, "--seed", seed,
                 "--failures", 1, "--shrink", 0, "--hang", HANG_SECONDS, "--save", own / "finds", "--quiet"]
 

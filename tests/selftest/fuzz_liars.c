@@ -51,5 +51,5 @@ int main(int argc, char **argv) {
   extra[count++] = (conform_backend){"bad:crashes", &crasher};
   extra[count++] = (conform_backend){"bad:hangs", &sleeper};
   extra[count++] = (conform_backend){"bad:rare", &off};
-  return verb_fuzz_with(argc, (const char **)argv, extra, count);
+  return verb_fuzz_with(argc, (const char **)argv, extra, count, false);
 }

@@ -13,5 +13,5 @@ int main(int argc, char **argv) {
       {"simt:gfx950", simt_backend("gfx950")},
       {"simt:wave32", simt_backend("wave32")},
   };
-  return verb_fuzz_with(argc, (const char **)argv, machines, sizeof machines / sizeof *machines);
+  return verb_fuzz_with(argc, (const char **)argv, machines, sizeof machines / sizeof *machines, true);
 }
