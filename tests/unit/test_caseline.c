@@ -163,7 +163,7 @@ static const struct {
     {"--op decode --seq-lens 9 --sparse-table 1 --block-size 64", "--sparse-table 1: needs --block-size 128"},
     {"--op decode --seq-lens 9 --attention-table 1", "--attention-table 1: needs --sparse-table 1"},
     {"--op decode --seq-lens 9 --data random",
-     "--data random: must be normal, ties, specials, wide, near, mixed or zeros"},
+     "--data random: must be normal, ties, specials, wide, near, mixed, zeros or drift"},
     {"--op decode --seq-lens 9 --table ties", "--table ties: must be turns, random or prefix"},
     {"--op select --num-blocks 9 --table random", "--table: means nothing with --op select"},
     {"--op decode --seq-lens 9 --put", "--put: needs a value"},
