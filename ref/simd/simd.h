@@ -151,6 +151,8 @@ typedef struct simd_isa {
   /* low[l] = the float nearest to best[l] - reach, reach = unit * sum[l] + tiny.  Lanes of which best[l] + reach has
    * another. */
   uint32_t (*ends)(const double *best, const double *sum, double unit, double tiny, float *low);
+  /* Of each lane most -+ error, scaled, with +0 for -0.  Lanes whose upper end is not below the floor. */
+  uint32_t (*bounds)(const float *most, const float *error, float scale, const float *floor, float *low, float *high);
   simd_select_fn *select; /* from an array of scores */
   simd_rank_fn *rank;
 } simd_isa;

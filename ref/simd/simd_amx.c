@@ -210,6 +210,7 @@ const simd_isa simd_amx = {
     .chains = 16,
     .dots = simd_avx512_dots,
     .ends = simd_avx512_ends,
+    .bounds = simd_avx512_bounds,
     .select = simd_select_avx512,
     .rank = simd_rank_avx512,
 };

@@ -282,6 +282,11 @@ static uint32_t ends(const double *best, const double *sum, double unit, double 
   return simd_plain_ends(best, sum, unit, tiny, low);
 }
 
+static uint32_t bounds(const float *most, const float *error, float scale, const float *floor, float *low,
+                       float *high) {
+  return simd_plain_bounds(most, error, scale, floor, low, high);
+}
+
 const simd_isa simd_avx2 = {
     .name = "avx2",
     .what = "AVX2 and FMA",
@@ -294,6 +299,7 @@ const simd_isa simd_avx2 = {
     .chains = 8,
     .dots = dots,
     .ends = ends,
+    .bounds = bounds,
     .select = simd_select_avx2,
     .rank = simd_rank_avx2,
 };

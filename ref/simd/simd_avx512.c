@@ -122,6 +122,12 @@ void simd_avx512_scan(const simd_group *group, simd_page *page, int tokens, cons
     scan_block(group->q, key, stride, dim, &page->next, share, REST, t, scan);
 }
 
+/* The largest of 32 bf16 magnitudes, as a binary32 pattern. */
+static inline uint32_t highest_of_halves(__m512i most) {
+  const __m512i high = _mm512_srli_epi32(most, 16), low = _mm512_and_si512(most, _mm512_set1_epi32(0xffff));
+  return _mm512_reduce_max_epu32(_mm512_max_epu32(high, low)) << 16;
+}
+
 /* Dense bf16 or f32 rows that need no copy: only the largest magnitude is wanted. */
 static uint32_t look(const void *from, int64_t row_bytes, int tokens, int dim, const uint32_t keep, const int bf16) {
   const __m512i mask = _mm512_set1_epi32((int)keep);
@@ -133,9 +139,7 @@ static uint32_t look(const void *from, int64_t row_bytes, int tokens, int dim, c
       most = bf16 ? _mm512_max_epu16(most, bits) : _mm512_max_epu32(most, bits);
     }
   }
-  if (!bf16) return _mm512_reduce_max_epu32(most);
-  const __m512i high = _mm512_srli_epi32(most, 16), low = _mm512_and_si512(most, _mm512_set1_epi32(0xffff));
-  return _mm512_reduce_max_epu32(_mm512_max_epu32(high, low)) << 16;
+  return bf16 ? highest_of_halves(most) : _mm512_reduce_max_epu32(most);
 }
 
 /* Dense bf16 rows to f32. */
@@ -274,6 +278,20 @@ uint32_t simd_avx512_ends(const double *best, const double *sum, double unit, do
   return lanes;
 }
 
+uint32_t simd_avx512_bounds(const float *most, const float *error, float scale, const float *floor, float *low,
+                            float *high) {
+  const __m512 by = _mm512_set1_ps(scale), zero = _mm512_setzero_ps();
+  uint32_t lanes = 0;
+  for (int l = 0; l < SIMD_LANES; l += 16) {
+    const __m512 middle = _mm512_loadu_ps(most + l), reach = _mm512_loadu_ps(error + l);
+    const __m512 to = _mm512_add_ps(_mm512_mul_ps(_mm512_add_ps(middle, reach), by), zero);
+    _mm512_storeu_ps(low + l, _mm512_add_ps(_mm512_mul_ps(_mm512_sub_ps(middle, reach), by), zero));
+    _mm512_storeu_ps(high + l, to);
+    lanes |= (uint32_t)_mm512_cmp_ps_mask(to, _mm512_loadu_ps(floor + l), _CMP_NLT_UQ) << l;
+  }
+  return lanes;
+}
+
 /* Sixteen elements of a key. */
 static inline __m512 sixteen(const void *key, simd_form form, int d) {
   if (form == SIMD_F32) return _mm512_loadu_ps((const float *)key + d);
@@ -281,39 +299,63 @@ static inline __m512 sixteen(const void *key, simd_form form, int d) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/* Four keys at a time along d, so that a lone chain of FMAs does not wait for itself. */
+/* The sums of four vectors. */
+static inline __m128 sums_of(const __m512 x[4]) {
+  const __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+  const __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+  const __m512 c = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+  const __m256 d = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
+}
+
+/* Four keys at a time along d, so that a lone chain of FMAs does not wait for itself.  A shift and a mask make floats
+ * of the even and the odd elements, so queries are taken apart alike. */
 static inline __attribute__((always_inline)) uint32_t few(const simd_group *group, const char *key, int64_t stride,
                                                           int tokens, float *score, simd_next *next, const int lanes) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  const int dim = group->dim, share = simd_fetch_share(next, (tokens + REST - 1) / REST * (dim / 16));
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff), odd = _mm512_set1_epi32((int)0xffff0000u);
+  const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const int dim = group->dim, share = simd_fetch_share(next, (tokens + REST - 1) / REST * ((dim + 31) / 32));
+  __m512 q[SIMD_MAX_DIM / 32][SIMD_FEW][2];
   __m512i most = _mm512_setzero_si512();
-  for (int t = 0; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES) {
-    __m512 sum[REST][SIMD_FEW];
-    SIMD_UNROLL
-    for (int i = 0; i < REST; i++) {
-      SIMD_UNROLL
-      for (int l = 0; l < lanes; l++) sum[i][l] = _mm512_setzero_ps();
+  for (int d = 0; d < dim; d += 32) {
+    const __mmask16 rest = d + 32 <= dim ? 0xffff : 0;
+    for (int l = 0; l < lanes; l++) {
+      const float *row = group->row + l * dim + d;
+      const __m512 a = _mm512_loadu_ps(row), b = _mm512_maskz_loadu_ps(rest, row + 16);
+      q[d / 32][l][0] = _mm512_permutex2var_ps(a, evens, b);
+      q[d / 32][l][1] = _mm512_permutex2var_ps(a, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), b);
     }
-    for (int d = 0; d < dim; d += 16) {
-      __m512 q[SIMD_FEW];
+  }
+  for (int t = 0; t < tokens; t += REST, key += REST * stride, score += REST * SIMD_LANES) {
+    __m512 sum[SIMD_FEW][REST];
+    SIMD_UNROLL
+    for (int l = 0; l < lanes; l++) {
+      SIMD_UNROLL
+      for (int i = 0; i < REST; i++) sum[l][i] = _mm512_setzero_ps();
+    }
+    for (int d = 0; d < dim; d += 32) {
+      const __mmask16 pairs = d + 32 <= dim ? 0xffff : 0xff;
       simd_fetch(next, share);
       SIMD_UNROLL
-      for (int l = 0; l < lanes; l++) q[l] = _mm512_loadu_ps(group->row + l * dim + d);
-      SIMD_UNROLL
       for (int i = 0; i < REST; i++) {
-        const __m512 k = sixteen(key + i * stride, SIMD_BF16, d);
-        most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_castps_si512(k), magnitude));
+        const __m512i k = _mm512_maskz_loadu_epi32(pairs, key + i * stride + 2 * d);
+        const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(k, 16)),
+                     other = _mm512_castsi512_ps(_mm512_and_si512(k, odd));
+        most = _mm512_max_epu16(most, _mm512_and_si512(k, magnitude));
         SIMD_UNROLL
-        for (int l = 0; l < lanes; l++) sum[i][l] = _mm512_fmadd_ps(k, q[l], sum[i][l]);
+        for (int l = 0; l < lanes; l++)
+          sum[l][i] = _mm512_fmadd_ps(other, q[d / 32][l][1], _mm512_fmadd_ps(even, q[d / 32][l][0], sum[l][i]));
       }
     }
     SIMD_UNROLL
-    for (int i = 0; i < REST; i++) {
+    for (int l = 0; l < lanes; l++) {
+      float four[REST];
+      _mm_storeu_ps(four, sums_of(sum[l]));
       SIMD_UNROLL
-      for (int l = 0; l < lanes; l++) score[i * SIMD_LANES + l] = _mm512_reduce_add_ps(sum[i][l]);
+      for (int i = 0; i < REST; i++) score[i * SIMD_LANES + l] = four[i];
     }
   }
-  return _mm512_reduce_max_epu32(most);
+  return highest_of_halves(most);
 }
 
 uint32_t simd_avx512_few(const simd_group *group, const void *keys, int64_t stride_bytes, int tokens, float *score,
@@ -345,15 +387,6 @@ static inline __attribute__((always_inline)) double dot_of(const float *q, const
     }
   }
   return _mm512_reduce_add_pd(_mm512_add_pd(a, b));
-}
-
-/* The sums of four vectors. */
-static inline __m128 sums_of(const __m512 x[4]) {
-  const __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
-  const __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
-  const __m512 c = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
-  const __m256 d = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
-  return _mm_add_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
 }
 
 /* One key and four queries: the key is widened once. */
@@ -432,6 +465,7 @@ const simd_isa simd_avx512 = {
     .chains = 16,
     .dots = simd_avx512_dots,
     .ends = simd_avx512_ends,
+    .bounds = simd_avx512_bounds,
     .select = simd_select_avx512,
     .rank = simd_rank_avx512,
 };

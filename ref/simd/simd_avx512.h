@@ -21,6 +21,8 @@ int simd_avx512_pick(const float *score, int tokens, const float *least, uint16_
 void simd_avx512_later(simd_later *later);
 void simd_avx512_dots(const simd_group *group, const simd_page *page, const uint16_t *list, int count, simd_sum sum,
                       const float *center, const double *doubles, double *dot);
+uint32_t simd_avx512_bounds(const float *most, const float *error, float scale, const float *floor, float *low,
+                            float *high);
 uint32_t simd_avx512_ends(const double *best, const double *sum, double unit, double tiny, float *low);
 
 #endif

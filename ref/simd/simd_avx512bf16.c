@@ -94,6 +94,7 @@ const simd_isa simd_avx512bf16 = {
     .chains = 16,
     .dots = simd_avx512_dots,
     .ends = simd_avx512_ends,
+    .bounds = simd_avx512_bounds,
     .select = simd_select_avx512,
     .rank = simd_rank_avx512,
 };

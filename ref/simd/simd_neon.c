@@ -75,6 +75,11 @@ static uint32_t ends(const double *best, const double *sum, double unit, double 
   return simd_plain_ends(best, sum, unit, tiny, low);
 }
 
+static uint32_t bounds(const float *most, const float *error, float scale, const float *floor, float *low,
+                       float *high) {
+  return simd_plain_bounds(most, error, scale, floor, low, high);
+}
+
 const simd_isa simd_neon = {
     .name = "neon",
     .what = "Advanced SIMD",
@@ -86,6 +91,7 @@ const simd_isa simd_neon = {
     .chains = 16,
     .dots = dots,
     .ends = ends,
+    .bounds = bounds,
     .select = simd_select_plain,
     .rank = simd_rank_plain,
 };

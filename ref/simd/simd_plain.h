@@ -76,6 +76,20 @@ static inline uint32_t simd_plain_ends(const double *best, const double *sum, do
   return lanes;
 }
 
+static inline uint32_t simd_plain_bounds(const float *most, const float *error, float scale, const float *floor,
+                                         float *low, float *high) {
+  int32_t open[SIMD_LANES], any = 0;
+  uint32_t lanes = 0;
+  for (int l = 0; l < SIMD_LANES; l++) {
+    low[l] = (most[l] - error[l]) * scale + 0.0f;
+    high[l] = (most[l] + error[l]) * scale + 0.0f;
+    open[l] = !(high[l] < floor[l]);
+  }
+  for (int l = 0; l < SIMD_LANES; l++) any |= open[l];
+  for (int l = 0; any && l < SIMD_LANES; l++) lanes |= (uint32_t)open[l] << l;
+  return lanes;
+}
+
 /* Whether the next four candidates are of one token: rows that tie all along are worth their own loop. */
 static inline int simd_four_alike(const uint16_t *list, int left) {
   return left >= 4 && list[0] >> 8 == list[1] >> 8 && list[0] >> 8 == list[2] >> 8 && list[0] >> 8 == list[3] >> 8;

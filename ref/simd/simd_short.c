@@ -18,16 +18,6 @@ void simd_short_clear(simd_short *list, uint64_t *keys, uint32_t *high, int64_t 
   *list = (simd_short){.keep = simd_short_kept(topk), .room = simd_short_room(topk), .key = keys, .high = high};
 }
 
-void simd_short_offer(simd_short *list, uint64_t key, uint32_t high, simd_rank_fn *rank) {
-  if (key <= list->floor) {
-    list->dropped = high > list->dropped ? high : list->dropped;
-    return;
-  }
-  list->key[list->held] = key;
-  list->high[list->held++] = high;
-  if (list->held == list->room) simd_short_sort(list, rank);
-}
-
 /* By counting how many are above each: no branch depends on a key.  No key is twice here. */
 void simd_short_sort(simd_short *list, simd_rank_fn *rank) {
   const int64_t held = list->held, keep = list->keep;

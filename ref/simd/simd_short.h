@@ -28,10 +28,20 @@ int64_t simd_short_room(int64_t topk);
 /* Of those, as many are left at the end. */
 int64_t simd_short_kept(int64_t topk);
 void simd_short_clear(simd_short *list, uint64_t *keys, uint32_t *high, int64_t topk);
-/* A block between key != 0, of its lower end, and high. */
-void simd_short_offer(simd_short *list, uint64_t key, uint32_t high, simd_rank_fn *rank);
 /* By falling keys, and what is beyond `keep` left out; the keys that it lacks become 0. */
 void simd_short_sort(simd_short *list, simd_rank_fn *rank);
+/* A block between key != 0, of its lower end, and high.  Whether the floor may have changed. */
+static inline int simd_short_offer(simd_short *list, uint64_t key, uint32_t high, simd_rank_fn *rank) {
+  if (key <= list->floor) {
+    list->dropped = high > list->dropped ? high : list->dropped;
+    return 0;
+  }
+  list->key[list->held] = key;
+  list->high[list->held++] = high;
+  if (list->held < list->room) return 0;
+  simd_short_sort(list, rank);
+  return 1;
+}
 /* After the sort: whether a block that was left out may belong to the K best.  Not if all offers were exact. */
 int simd_short_lost(const simd_short *list, int64_t topk);
 /* After the sort: open[i] = whether the K best and their order depend on where in its interval the score of entry i

@@ -36,20 +36,8 @@ static float floor_score(uint64_t floor) {
   return simd_float(ordered ^ (ordered & 0x80000000u ? 0x80000000u : 0xffffffffu));
 }
 
-/* Lanes whose selection this block could change, by its upper bound (docs/CERTIFIED-FILTER.md, "Skipping"). */
-static uint32_t undecided(const simd_call *call, const simd_page *page, const simd_found *found, const float *floor) {
-  int32_t open[SIMD_LANES], any = 0;
-  uint32_t lanes = 0;
-  if (page->any_wild) return found->active;
-  for (int l = 0; l < SIMD_LANES; l++) open[l] = !((found->most[l] + found->error[l]) * call->scale < floor[l]);
-  for (int l = 0; l < SIMD_LANES; l++) any |= open[l];
-  for (int l = 0; any && l < SIMD_LANES; l++) lanes |= (uint32_t)open[l] << l;
-  return (lanes | found->whole) & found->active;
-}
-
 static void offer(const simd_call *call, simd_short *list, float *floor, uint64_t key, uint32_t high) {
-  simd_short_offer(list, key, high, call->isa->rank);
-  *floor = floor_score(list->floor);
+  if (simd_short_offer(list, key, high, call->isa->rank)) *floor = floor_score(list->floor);
 }
 
 static void offer_exact(const simd_call *call, simd_short *list, float *floor, uint64_t key) {
@@ -71,19 +59,13 @@ static uint32_t force(const simd_call *call, const simd_group *group, const m3id
   return lanes;
 }
 
-/* Of each lane the interval most - error .. most + error, scaled: rounding and scaling are monotone. */
-static void offer_intervals(const simd_call *call, const simd_found *found, uint32_t lanes,
+/* The lanes' intervals.  A number other than -0 is its own pattern in every order (S4.2). */
+static void offer_intervals(const simd_call *call, uint32_t lanes, const float *low, const float *high,
                             const m3idx_contract *contract, int64_t block, simd_short *list, float *floor) {
   const uint64_t tie = ref_key(0, block, contract) & UINT32_MAX;
-  float from[SIMD_LANES], to[SIMD_LANES];
-  for (int l = 0; l < SIMD_LANES; l++) { /* S3.4: -0 becomes +0 */
-    from[l] = (found->most[l] - found->error[l]) * call->scale + 0.0f;
-    to[l] = (found->most[l] + found->error[l]) * call->scale + 0.0f;
-  }
   for (; lanes; lanes &= lanes - 1) {
     const int l = simd_lowest(lanes);
-    /* A number other than -0 is its own pattern in every order (S4.2). */
-    offer(call, &list[l], &floor[l], (uint64_t)ordered(simd_bits(from[l])) << 32 | tie, ordered(simd_bits(to[l])));
+    offer(call, &list[l], &floor[l], (uint64_t)ordered(simd_bits(low[l])) << 32 | tie, ordered(simd_bits(high[l])));
   }
 }
 
@@ -95,13 +77,17 @@ static void topk_step(const simd_call *call, const simd_unit *unit, simd_scratch
   simd_short *list = &scratch->list[g * SIMD_LANES];
   float *floor = &scratch->floor[g * SIMD_LANES];
   uint32_t bits[SIMD_LANES];
+  float low[SIMD_LANES], high[SIMD_LANES];
   simd_found found;
   const uint32_t forced = force(call, group, contract, block, list, floor);
   simd_find(call, group, page, block * call->batch->block_size, pass->at_once, &scratch->work, NULL, &found);
-  const uint32_t lanes = undecided(call, page, &found, floor) & ~forced;
+  /* Lanes whose selection this block could change, by its upper bound (docs/CERTIFIED-FILTER.md, "Skipping"). */
+  uint32_t lanes = call->isa->bounds(found.most, found.error, call->scale, floor, low, high) | found.whole;
+  if (page->any_wild) lanes = UINT32_MAX;
+  lanes &= found.active & ~forced;
   uint32_t exact = pass->at_once || page->any_wild ? lanes : lanes & found.whole;
   if (!lanes) return;
-  offer_intervals(call, &found, lanes & ~exact, contract, block, list, floor);
+  offer_intervals(call, lanes & ~exact, low, high, contract, block, list, floor);
   if (!exact) return;
   simd_settle(call, group, page, &found, &scratch->work, exact, unit->first_row, simd_page_id(call, unit, block), bits);
   for (; exact; exact &= exact - 1) {
