@@ -45,7 +45,8 @@ typedef struct simd_work {
   simd_near near;
   uint16_t list[SIMD_LANES * SIMD_TOKENS + 1]; /* pick() may write one past the last */
   double dot[SIMD_LANES * SIMD_TOKENS];
-  double doubles[SIMD_LANES * SIMD_MAX_DIM]; /* a group's rows, where that many tokens tie that it pays */
+  /* a group's rows, where that many tokens tie that it pays */
+  _Alignas(64) double doubles[SIMD_LANES * SIMD_MAX_DIM];
 } simd_work;
 
 /* Whether S3.7 forces the block in some lane of the group. */
