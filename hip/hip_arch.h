@@ -17,10 +17,10 @@
  *     through arrive().  Shuffles and ballots order no memory.
  *   - A mask has one bit a lane; bits at or past WAVE are zero.
  *   - matrix_step(a, b, acc) is a cross-lane operation.  a_of and b_of make a fragment of a lane's own words.  load_a
- * and load_b fill a fragment from rows that lie in group memory as hip_layout.h says: M (N) rows from `row` on, their
- * codes 16 * step to 16 * step + 15; they are reached by the whole wave as well.  acc.v[e] is the accumulator at
- * (matrix::acc_row, matrix::acc_col); with `matrix_acc acc = {}` it starts at zero.  What a step rounds is
- * hip_bound.h's matter. fragment_word(f, i) is a lane's elements 2 i and 2 i + 1; load_word reads one word of a unit.
+ *     and load_b fill a fragment from rows that lie in group memory as hip_layout.h says: M (N) rows from `row` on, the
+ *     codes of `step`; they are reached by the whole wave as well.  acc.v[e] is the accumulator at (matrix::acc_row,
+ *     matrix::acc_col); with `matrix_acc acc = {}` it starts at zero.  What a step rounds is hip_bound.h's matter.
+ *     fragment_word(f, i) is a lane's elements 2 i and 2 i + 1.
  *   - copy_async moves 16 bytes from global to group memory; the lane may touch neither before its copies_done().
  *     Targets without ASYNC_COPY wait at the call, and code that cares loads into registers instead.
  * Nothing here judges numbers: float arithmetic is IEEE, subnormals kept, contraction only by fused().
@@ -51,6 +51,9 @@
 #define HIPK_KERNEL(threads) __global__ __launch_bounds__(threads) void
 /* `groups` of them shall fit a multiprocessor together; a hint, which AMD's compiler does without. */
 #define HIPK_KERNEL_AT(threads, groups) HIPK_KERNEL(threads)
+/* The same for a kernel of matrix steps.  AMD's compiler gives a kernel of up to 512 threads half of the registers:
+ * accumulators then are vector registers like any other, and nothing moves between two files. */
+#define HIPK_MATRIX_KERNEL(threads, groups) __global__ __launch_bounds__(512) void
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
 
@@ -158,9 +161,6 @@ HIPK_DEVICE matrix_b load_b(lds<u32x4> rows, int row, int step) {
 }
 template <class Fragment> HIPK_DEVICE uint32_t fragment_word(const Fragment &f, int i) {
   return i == 0 ? f.codes.x : i == 1 ? f.codes.y : i == 2 ? f.codes.z : f.codes.w;
-}
-HIPK_DEVICE uint32_t load_word(lds<u32x4> units, int unit, int word) {
-  return reinterpret_cast<const uint32_t *>(units + unit)[word];
 }
 HIPK_DEVICE void matrix_step(const matrix_a &a, const matrix_b &b, matrix_acc &acc) {
 #if defined(__gfx942__)

@@ -19,10 +19,9 @@ constexpr int WAVE_ROWS = 32, TILE_TOKENS = 128, HALF_TOKENS = TILE_TOKENS / 2, 
 struct wide_roles {
   using query = matrix_b;
   using key = matrix_a;
-  static constexpr int QUERIES = 32, KEYS = 32; /* of a fragment */
-  static constexpr int SUBS = 1, TEAM_LANES = 2,
-                       EACH = 16; /* slots of a query fragment; accumulators of slot and step */
-  static constexpr int WORDS = 4; /* of two codes, that a lane holds of a query and step */
+  static constexpr int QUERIES = 32, KEYS = 32;             /* of a fragment */
+  static constexpr int SUBS = 1, TEAM_LANES = 2, EACH = 16; /* slots of a query fragment; its accumulators of a slot */
+  static constexpr int WORDS = 4;                           /* of two codes, that a lane holds of a query and step */
   static HIPK_DEVICE query load_query(lds<u32x4> rows, int row, int step) { return load_b(rows, row, step); }
   static HIPK_DEVICE key load_key(lds<u32x4> rows, int row, int step) { return load_a(rows, row, step); }
   static HIPK_DEVICE void step(const query &q, const key &k, matrix_acc &acc) { matrix_step(k, q, acc); }
@@ -30,13 +29,7 @@ struct wide_roles {
   static constexpr int element(int, int i) { return i; }
   static HIPK_DEVICE int token_of(int bit) { return bit / 4 * 8 + bit % 4 + lane_index() / 32 * 4; }
   static HIPK_DEVICE uint32_t query_word(const query &q, int, int w) { return fragment_word(q, w); }
-  static HIPK_DEVICE void key_words(lds<u32x4> rows, int row, int step, uint32_t (&words)[WORDS]) {
-    const u32x4 unit = rows[matrix_place(row, 2 * step + lane_index() / 32)];
-    words[0] = unit.x;
-    words[1] = unit.y;
-    words[2] = unit.z;
-    words[3] = unit.w;
-  }
+  static HIPK_DEVICE int unit_of(int i) { return 2 * i + lane_index() / 32; }
   template <class T, class Pick> static HIPK_DEVICE T over_team(T x, Pick pick) { return pick(x, shuffle_xor<32>(x)); }
   /* Sum each slot over its team; the sum of slot own_slot() is returned. */
   static HIPK_DEVICE double fold(const double (&x)[1]) { return x[0] + shuffle_xor<32>(x[0]); }
@@ -56,10 +49,7 @@ struct narrow_roles {
   static constexpr int element(int sub, int i) { return 2 * sub + i % 2 + i / 2 * 4; }
   static HIPK_DEVICE int token_of(int bit) { return bit / 2 * 8 + bit % 2 + lane_index() % 4 * 2; }
   static HIPK_DEVICE uint32_t query_word(const query &q, int sub, int w) { return fragment_word(q, sub + 2 * w); }
-  static HIPK_DEVICE void key_words(lds<u32x4> rows, int row, int step, uint32_t (&words)[WORDS]) {
-    HIPK_UNROLL
-    for (int w = 0; w < WORDS; w++) words[w] = load_word(rows, matrix_place(row, 2 * step + w), lane_index() % 4);
-  }
+  static HIPK_DEVICE int unit_of(int i) { return 4 * i + lane_index() % 4; }
   template <class T, class Pick> static HIPK_DEVICE T over_team(T x, Pick pick) {
     x = pick(x, shuffle_xor<1>(x));
     return pick(x, shuffle_xor<2>(x));
@@ -81,6 +71,9 @@ using roles = roles_of<WAVE>::type;
 
 constexpr int FRAGMENTS = WAVE_ROWS / roles::QUERIES, SLOTS = FRAGMENTS * roles::SUBS;
 constexpr int KEY_TILES = TILE_TOKENS / roles::KEYS, LANE_TOKENS = TILE_TOKENS / roles::TEAM_LANES;
+constexpr int HALF_TILES = KEY_TILES / 2, HALF_LANE_TOKENS = LANE_TOKENS / 2; /* of half a block */
+/* Units of 16 bytes that a lane holds of a query's row, and of a key's in the same places. */
+constexpr int LANE_UNITS = MATRIX_UNITS / roles::TEAM_LANES;
 
 /* One bit for each of a lane's tokens of a slot. */
 template <int Bits> struct mask_of { using type = uint64_t; };

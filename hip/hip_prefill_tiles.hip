@@ -4,9 +4,9 @@
  *
  * A workgroup owns a tile of query rows and a range of blocks.  A wave keeps the codes of its rows in registers for
  * the whole loop; keys pass through group memory, half a block at a time, in a ring of three halves: while one half is
- * multiplied the next is on its way, and both halves of a block are still there when it is settled.  A block's 128
- * approximate dots of each row stay in accumulators until the row's largest is known.  Tokens that the bound
- * (hip_bound.h) does not exclude are candidates: the lanes that share a row evaluate them in binary64, from the same
+ * multiplied the next is on its way, and both halves of a block are still there when it is settled.  Of a half's
+ * approximate dots each row keeps the largest and which tokens the bound (hip_bound.h) does not exclude: the
+ * candidates.  When both halves are known, the lanes that share a row evaluate them in binary64, from the same
  * registers and group memory, in as many rounds as there are candidates.  What binary64 cannot round, or what is not
  * tame (hip_prefill.h), is written as open and settled by a later launch.
  *
@@ -20,7 +20,8 @@
 
 namespace hipk {
 
-constexpr int RING = 3, HALF_UNITS = HALF_TOKENS * MATRIX_UNITS;
+constexpr int HALF_UNITS = HALF_TOKENS * MATRIX_UNITS;
+template <bool Exact> constexpr int RING = Exact ? 3 : 2; /* halves of a block: exact dots want both again */
 
 /* Eight codes of a format whose numbers are bf16 numbers, as bf16. */
 template <m3idx_dtype T> HIPK_DEVICE u32x4 as_bf16(const chunk<T> &raw) {
@@ -77,32 +78,34 @@ HIPK_DEVICE int32_t keys_of(const tile_rows &r, int row) {
   return r.keys_first + row < r.seq_len ? r.keys_first + row : r.seq_len;
 }
 
-using tile_acc = matrix_acc[FRAGMENTS][KEY_TILES];
+using half_acc = matrix_acc[FRAGMENTS][HALF_TILES];
 
 /* Dots of the wave's rows with half a block. */
-template <int Half> HIPK_DEVICE void multiply(const tile_rows &r, lds<u32x4> keys, tile_acc &acc) {
-  constexpr int TILES = KEY_TILES / 2;
+HIPK_DEVICE void multiply(const tile_rows &r, lds<u32x4> keys, half_acc &acc) {
   HIPK_UNROLL
   for (int f = 0; f < FRAGMENTS; f++) {
     HIPK_UNROLL
-    for (int k = 0; k < TILES; k++) acc[f][Half * TILES + k] = matrix_acc{};
+    for (int k = 0; k < HALF_TILES; k++) acc[f][k] = matrix_acc{};
   }
   HIPK_UNROLL
-  for (int step = 0; step < STEPS; step++) {
+  for (int unit = 0; unit < LANE_UNITS; unit++) {
     HIPK_UNROLL
-    for (int k = 0; k < TILES; k++) {
-      const roles::key key = roles::load_key(keys, k * roles::KEYS, step);
+    for (int k = 0; k < HALF_TILES; k++) {
       HIPK_UNROLL
-      for (int f = 0; f < FRAGMENTS; f++) roles::step(r.codes[f][step], key, acc[f][Half * TILES + k]);
+      for (int step = unit * matrix::UNIT_STEPS; step < (unit + 1) * matrix::UNIT_STEPS; step++) {
+        const roles::key key = roles::load_key(keys, k * roles::KEYS, step);
+        HIPK_UNROLL
+        for (int f = 0; f < FRAGMENTS; f++) roles::step(r.codes[f][step], key, acc[f][k]);
+      }
     }
   }
 }
 
-/* Accumulator i of a slot, i < LANE_TOKENS. */
-HIPK_DEVICE float dot_of(const tile_acc &acc, int slot, int i) {
+/* Accumulator i of a slot, i < HALF_LANE_TOKENS. */
+HIPK_DEVICE float dot_of(const half_acc &acc, int slot, int i) {
   return acc[slot / roles::SUBS][i / roles::EACH].v[roles::element(slot % roles::SUBS, i % roles::EACH)];
 }
-HIPK_DEVICE void drop_dot(tile_acc &acc, int slot, int i) {
+HIPK_DEVICE void drop_dot(half_acc &acc, int slot, int i) {
   acc[slot / roles::SUBS][i / roles::EACH].v[roles::element(slot % roles::SUBS, i % roles::EACH)] =
       bits_float(BITS_MINUS_INF);
 }
@@ -111,14 +114,15 @@ HIPK_DEVICE void drop_dot(tile_acc &acc, int slot, int i) {
 HIPK_DEVICE double share_of_dot(const tile_rows &r, int slot, lds<u32x4> keys, int token) {
   double low = 0, high = 0;
   HIPK_UNROLL
-  for (int step = 0; step < STEPS; step++) {
-    uint32_t k[roles::WORDS];
-    roles::key_words(keys, token, step, k);
+  for (int i = 0; i < LANE_UNITS; i++) {
+    const u32x4 unit = keys[matrix_place(token, roles::unit_of(i))];
+    const uint32_t words[4] = {unit.x, unit.y, unit.z, unit.w};
     HIPK_UNROLL
-    for (int w = 0; w < roles::WORDS; w++) {
-      const uint32_t q = roles::query_word(r.codes[slot / roles::SUBS][step], slot % roles::SUBS, w);
-      low += static_cast<double>(bits_float(q << 16) * bits_float(k[w] << 16));
-      high += static_cast<double>(bits_float(q & 0xffff0000u) * bits_float(k[w] & 0xffff0000u));
+    for (int w = 0; w < 4; w++) {
+      const roles::query &codes = r.codes[slot / roles::SUBS][i * matrix::UNIT_STEPS + w / roles::WORDS];
+      const uint32_t q = roles::query_word(codes, slot % roles::SUBS, w % roles::WORDS), k = words[w];
+      low += static_cast<double>(bits_float(q << 16) * bits_float(k << 16));
+      high += static_cast<double>(bits_float(q & 0xffff0000u) * bits_float(k & 0xffff0000u));
     }
   }
   return low + high;
@@ -140,55 +144,55 @@ HIPK_DEVICE uint32_t round_dot(double sum, const norm_grid &row, const norm_grid
 
 HIPK_DEVICE bool is_tame(float row_norm, const norm_grid &block) { return row_norm * block.norm < 0x1p100f; }
 
-/* The largest approximate dot of each slot's row, and of each group of tokens in this lane; what a row does not see
- * becomes -inf. */
-HIPK_DEVICE void largest_dots(const tile_rows &r, int32_t block, bool whole, tile_acc &acc,
-                              float (&group)[SLOTS][KEY_TILES], float (&best)[SLOTS]) {
+/* What a lane knows of a block's dots, of each slot. */
+struct block_rows {
+  float best[SLOTS];      /* the largest dot of the row, in all its lanes */
+  token_mask near[SLOTS]; /* what may hold the largest exact dot: a bit a token of this lane, or a group of EACH */
+};
+
+/* One bit for each number that is not below `least`: signs of differences, shifted in from the last on. */
+template <int Count, class Number> HIPK_DEVICE token_mask not_below(float least, Number number) {
+  static_assert(Count <= 32, "one word");
+  uint32_t below = 0;
+  HIPK_UNROLL
+  for (int i = Count - 1; i >= 0; i--) below = below << 1 | float_bits(number(i) - least) >> 31;
+  return ~below & (Count < 32 ? (1u << Count % 32) - 1 : ~0u);
+}
+
+/* Take in the dots of half a block; what a row does not see becomes -inf.  Half 0 is judged by its own largest dot, so
+ * that it may keep more than both together would. */
+template <bool Exact, int Half>
+HIPK_DEVICE void take_half(const prefill_view &v, const tile_rows &r, int32_t block, bool whole, const norm_grid &norm,
+                           half_acc &acc, block_rows &rows) {
+  const block_bound bound = bound_of_block(v.bound, norm.norm);
   HIPK_UNROLL
   for (int s = 0; s < SLOTS; s++) {
-    best[s] = bits_float(BITS_MINUS_INF);
-    const int visible = keys_of(r, r.first + roles::row_of(s)) - block * TILE_TOKENS;
     if (!whole) {
+      const int visible = keys_of(r, r.first + roles::row_of(s)) - block * TILE_TOKENS;
       HIPK_UNROLL
-      for (int i = 0; i < LANE_TOKENS; i++)
-        if (roles::token_of(i) >= visible) drop_dot(acc, s, i);
+      for (int i = 0; i < HALF_LANE_TOKENS; i++)
+        if (roles::token_of(Half * HALF_LANE_TOKENS + i) >= visible) drop_dot(acc, s, i);
     }
+    float group[HALF_TILES], best = bits_float(BITS_MINUS_INF);
     HIPK_UNROLL
-    for (int k = 0; k < KEY_TILES; k++) {
-      group[s][k] = dot_of(acc, s, k * roles::EACH);
+    for (int k = 0; k < HALF_TILES; k++) {
+      group[k] = dot_of(acc, s, k * roles::EACH);
       HIPK_UNROLL
-      for (int i = 1; i < roles::EACH; i++) group[s][k] = larger(group[s][k], dot_of(acc, s, k * roles::EACH + i));
-      best[s] = larger(best[s], group[s][k]);
+      for (int i = 1; i < roles::EACH; i++) group[k] = larger(group[k], dot_of(acc, s, k * roles::EACH + i));
+      best = larger(best, group[k]);
     }
-    best[s] = roles::over_team(best[s], [](float a, float b) { return larger(a, b); });
-  }
-}
-
-/* One bit for each dot of the slot that is not below `least`: signs of differences, shifted in from the last on. */
-HIPK_DEVICE token_mask candidates_of(const tile_acc &acc, int slot, float least) {
-  uint32_t below[LANE_TOKENS / 32];
-  HIPK_UNROLL
-  for (int w = 0; w < LANE_TOKENS / 32; w++) {
-    below[w] = 0;
-    HIPK_UNROLL
-    for (int i = 31; i >= 0; i--) below[w] = below[w] << 1 | float_bits(dot_of(acc, slot, 32 * w + i) - least) >> 31;
-  }
-  token_mask mask = 0;
-  HIPK_UNROLL
-  for (int w = 0; w < LANE_TOKENS / 32; w++) mask |= static_cast<token_mask>(~below[w]) << 32 * w;
-  return mask;
-}
-
-/* The tokens that the bound leaves, of each slot. */
-HIPK_DEVICE void find_candidates(const prefill_view &v, const tile_rows &r, const norm_grid &block,
-                                 const float (&best)[SLOTS], const tile_acc &acc, token_mask (&mask)[SLOTS]) {
-  const block_bound bound = bound_of_block(v.bound, block.norm);
-  HIPK_UNROLL
-  for (int s = 0; s < SLOTS; s++) {
-    float least = least_of(bound, best[s], r.norm[s]);
+    best = roles::over_team(best, [](float a, float b) { return larger(a, b); });
+    if (Half == 1) best = larger(best, rows.best[s]);
+    float least = least_of(bound, best, r.norm[s]);
     /* A row that sees nothing of the block, and what is left open anyway, have no candidates. */
-    if (!is_tame(r.norm[s], block) || best[s] == bits_float(BITS_MINUS_INF)) least = bits_float(BITS_INF);
-    mask[s] = candidates_of(acc, s, least);
+    if (!is_tame(r.norm[s], norm) || best == bits_float(BITS_MINUS_INF)) least = bits_float(BITS_INF);
+    if (Half == 0 || rows.best[s] < least) rows.near[s] = 0;
+    rows.best[s] = best;
+    if constexpr (Exact)
+      rows.near[s] |= not_below<HALF_LANE_TOKENS>(least, [&](int i) { return dot_of(acc, s, i); })
+                      << Half * HALF_LANE_TOKENS;
+    else if (!v.bare)
+      rows.near[s] |= not_below<HALF_TILES>(least, [&](int k) { return group[k]; }) << Half * HALF_TILES;
   }
 }
 
@@ -219,35 +223,23 @@ HIPK_DEVICE double exact_dot(const tile_rows &r, lds<u32x4> ring, int half0, int
   return best;
 }
 
-/* The groups of tokens that can hold the largest dot of a row, one bit each. */
-HIPK_DEVICE uint32_t groups_near(const float (&group)[KEY_TILES], float least) {
-  uint32_t below = 0;
-  HIPK_UNROLL
-  for (int k = KEY_TILES - 1; k >= 0; k--) below = below << 1 | float_bits(group[k] - least) >> 31;
-  const uint32_t near = below ^ ((1u << KEY_TILES) - 1);
-  return roles::over_team(near, [](uint32_t a, uint32_t b) { return a | b; });
-}
-
-/* One block of the wave's rows, whose halves begin at rows half0 and half1 of the ring. */
+/* Write the block's numbers of the wave's rows; its halves begin at rows half0 and half1 of the ring. */
 template <bool Exact>
 HIPK_DEVICE void finish_block(const prefill_view &v, const prefill_tile &t, int32_t head, const tile_rows &r,
                               int32_t block, const norm_grid &norm, lds<u32x4> ring, int half0, int half1,
-                              tile_acc &acc) {
-  const bool whole = t.position + 1 >= static_cast<int64_t>(block + 1) * TILE_TOKENS;
-  float best[SLOTS], group[SLOTS][KEY_TILES];
-  largest_dots(r, block, whole, acc, group, best);
+                              block_rows &rows) {
   uint32_t bits = BITS_OPEN;
   if constexpr (Exact) {
-    token_mask mask[SLOTS];
-    find_candidates(v, r, norm, best, acc, mask);
-    const double sum = exact_dot(r, ring, half0, half1, mask);
+    const double sum = exact_dot(r, ring, half0, half1, rows.near);
     if (is_tame(r.own.norm, norm) && r.own.grid + norm.grid >= -149) bits = round_dot(sum, r.own, norm);
   } else {
-    const block_bound bound = bound_of_block(v.bound, norm.norm);
     HIPK_UNROLL
     for (int s = 0; s < SLOTS; s++) {
-      uint32_t kept = float_bits(best[s]);
-      if (!v.bare) kept = with_groups(best[s], groups_near(group[s], least_of(bound, best[s], r.norm[s])));
+      uint32_t kept = float_bits(rows.best[s]);
+      if (!v.bare) {
+        const uint32_t near = static_cast<uint32_t>(rows.near[s]);
+        kept = with_groups(rows.best[s], roles::over_team(near, [](uint32_t a, uint32_t b) { return a | b; }));
+      }
       if (s == roles::own_slot() && is_tame(r.own.norm, norm)) bits = kept;
     }
   }
@@ -297,8 +289,10 @@ HIPK_DEVICE void load_rows(const prefill_view &v, const prefill_tile &t, int32_t
   barrier(); /* the ring is free */
 }
 
-template <m3idx_dtype T, int Waves, bool Exact> HIPK_KERNEL(Waves *WAVE) prefill_tiles(prefill_view v) {
-  HIPK_LDS(u32x4, ring, RING * HALF_UNITS);
+template <m3idx_dtype T, int Waves, bool Exact>
+HIPK_MATRIX_KERNEL(Waves *WAVE, 8 / Waves)
+prefill_tiles(prefill_view v) {
+  HIPK_LDS(u32x4, ring, RING<Exact> * HALF_UNITS);
   const prefill_group g = group_of(v);
   const prefill_tile t = place_tile(v, g.tile);
   if (t.rows.begin == t.rows.end) return;
@@ -316,25 +310,29 @@ template <m3idx_dtype T, int Waves, bool Exact> HIPK_KERNEL(Waves *WAVE) prefill
   stage.begin(v.s, page, 0, ring);
   HIPK_ROLLED
   for (int32_t block = part.begin; block < part.end; block++) {
-    tile_acc acc;
+    const bool whole = t.position + 1 >= static_cast<int64_t>(block + 1) * TILE_TOKENS;
+    half_acc acc;
+    block_rows rows;
     const norm_grid norm = norms[block];
     const int half0 = slot * HALF_TOKENS;
     stage.land(ring + half0 * MATRIX_UNITS);
     barrier();
-    slot = slot + 1 < RING ? slot + 1 : 0;
+    slot = slot + 1 < RING<Exact> ? slot + 1 : 0;
     const int half1 = slot * HALF_TOKENS;
     stage.begin(v.s, page, 1, ring + half1 * MATRIX_UNITS);
-    multiply<0>(r, ring + half0 * MATRIX_UNITS, acc);
+    multiply(r, ring + half0 * MATRIX_UNITS, acc);
+    take_half<Exact, 0>(v, r, block, whole, norm, acc, rows);
 
     stage.land(ring + half1 * MATRIX_UNITS);
     barrier();
-    slot = slot + 1 < RING ? slot + 1 : 0;
+    slot = slot + 1 < RING<Exact> ? slot + 1 : 0;
     if (block + 1 < part.end) {
       page = prefill_page(v.s, t.request, block + 1);
       stage.begin(v.s, page, 0, ring + slot * HALF_UNITS);
     }
-    multiply<1>(r, ring + half1 * MATRIX_UNITS, acc);
-    finish_block<Exact>(v, t, g.head, r, block, norm, ring, half0, half1, acc);
+    multiply(r, ring + half1 * MATRIX_UNITS, acc);
+    take_half<Exact, 1>(v, r, block, whole, norm, acc, rows);
+    finish_block<Exact>(v, t, g.head, r, block, norm, ring, half0, half1, rows);
   }
 }
 

@@ -67,6 +67,7 @@ typedef cudaMemcpyKind hipMemcpyKind;
 
 #define HIPK_KERNEL(threads) __global__ void __launch_bounds__(threads)
 #define HIPK_KERNEL_AT(threads, groups) __global__ void __launch_bounds__(threads, groups)
+#define HIPK_MATRIX_KERNEL(threads, groups) HIPK_KERNEL_AT(threads, groups)
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __align__(16) type name[count]
 
@@ -146,26 +147,20 @@ struct matrix_acc {
 HIPK_DEVICE matrix_a a_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) { return {{w0, w1, w2, w3}}; }
 HIPK_DEVICE matrix_b b_of(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) { return {{w0, w1, w2, w3}}; }
 
-/* Four tiles of 8 rows of one unit; lane l brings the address of row l % 8 of tile l / 8. */
-HIPK_DEVICE void load_tiles(uint32_t (&w)[4], const u32x4 *from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from))));
+/* A lane's words of a row and step: half a unit.  The compiler reads a unit once for both of its steps. */
+HIPK_DEVICE u32x2 half_unit(lds<u32x4> rows, int row, int step) {
+  const u32x4 unit = rows[matrix_place(row + lane_index() / 4, step / 2 * 4 + lane_index() % 4)];
+  return step % 2 ? u32x2{unit.z, unit.w} : u32x2{unit.x, unit.y};
 }
 HIPK_DEVICE matrix_a load_a(lds<u32x4> rows, int row, int step) {
-  matrix_a a;
-  load_tiles(a.w, rows + matrix_place(row + lane_index() % 16, 2 * step + lane_index() / 16));
-  return a;
+  const u32x2 low = half_unit(rows, row, step), high = half_unit(rows, row + 8, step);
+  return {{low.x, high.x, low.y, high.y}};
 }
 HIPK_DEVICE matrix_b load_b(lds<u32x4> rows, int row, int step) {
-  matrix_b b;
-  load_tiles(b.w, rows + matrix_place(row + lane_index() % 8 + lane_index() / 16 * 8, 2 * step + lane_index() / 8 % 2));
-  return b;
+  const u32x2 low = half_unit(rows, row, step), high = half_unit(rows, row + 8, step);
+  return {{low.x, low.y, high.x, high.y}};
 }
 template <class Fragment> HIPK_DEVICE uint32_t fragment_word(const Fragment &f, int i) { return f.w[i]; }
-HIPK_DEVICE uint32_t load_word(lds<u32x4> units, int unit, int word) {
-  return reinterpret_cast<const uint32_t *>(units + unit)[word];
-}
 HIPK_DEVICE void mma_half(const matrix_a &a, uint32_t b0, uint32_t b1, float *c) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"

@@ -83,8 +83,30 @@ START_TEST(lanes_of_rows) {
 }
 END_TEST
 
+/* The steps take every code of a row once, and a lane's codes of the steps of a unit are that unit. */
+START_TEST(codes) {
+  constexpr int STEPS = MATRIX_DIM / matrix::K;
+  uint32_t seen[MATRIX_DIM] = {};
+  for (int step = 0; step < STEPS; step++)
+    for (int k = 0; k < matrix::K; k++) {
+      ck_assert(matrix::code_of(step, k) >= 0 && matrix::code_of(step, k) < MATRIX_DIM);
+      seen[matrix::code_of(step, k)]++;
+    }
+  for (uint32_t count : seen) ck_assert_uint_eq(count, 1);
+  for (int lane = 0; lane < WAVE; lane++)
+    for (int step = 0; step < STEPS; step++) {
+      const int first = step - step % matrix::UNIT_STEPS;
+      const int unit = matrix::code_of(first, matrix::a_k(lane, 0)) / 8;
+      for (int e = 0; e < 2 * matrix::A_WORDS; e++)
+        ck_assert_int_eq(matrix::code_of(step, matrix::a_k(lane, e)) / 8, unit);
+      for (int e = 0; e < 2 * matrix::B_WORDS; e++)
+        ck_assert_int_eq(matrix::code_of(step, matrix::b_k(lane, e)) / 8, unit);
+    }
+}
+END_TEST
+
 /* Units of a row are permuted among themselves, and 8 neighbouring rows (16 on 64 banks) have a unit at as many
- * different places modulo 8 (16). */
+ * different places modulo 8 (16); so have 4 units side by side of 2 neighbours. */
 START_TEST(permuted) {
   for (int unit = 0; unit < MATRIX_UNITS; unit++) {
     for (int first = 0; first < 128; first += 8) {
@@ -101,6 +123,12 @@ START_TEST(permuted) {
       ck_assert_uint_eq(seen, 0xffff);
     }
   }
+  for (int row = 0; row < 128; row += 2)
+    for (int unit = 0; unit < MATRIX_UNITS; unit += 4) {
+      uint32_t seen = 0;
+      for (int i = 0; i < 8; i++) seen |= 1u << matrix_place(row + i / 4, unit + i % 4) % 8;
+      ck_assert_uint_eq(seen, 0xff);
+    }
 }
 END_TEST
 
@@ -139,6 +167,7 @@ int main() {
   tcase_set_timeout(tcase, 0);
   tcase_add_test(tcase, places);
   tcase_add_test(tcase, lanes_of_rows);
+  tcase_add_test(tcase, codes);
   tcase_add_test(tcase, permuted);
   tcase_add_test(tcase, small_integers);
   suite_add_tcase(suite, tcase);

@@ -21,6 +21,7 @@ typedef void *hipStream_t;
 #define HIPK_TARGET "simt"
 #define HIPK_KERNEL(threads) static void
 #define HIPK_KERNEL_AT(threads, groups) static void
+#define HIPK_MATRIX_KERNEL(threads, groups) static void
 #define HIPK_DEVICE inline
 #define HIPK_LDS(type, name, count) const lds<type> name = group_array<type>(count)
 #define HIPK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -210,7 +211,8 @@ inline void load_codes(lds<u32x4> rows, int row, int step, int count, int (*row_
   int at = -1;
   u32x4 unit = {};
   for (int e = 0; e < count; e++) {
-    const int k = 16 * step + k_of(lane_index(), e), place = matrix_place(row + row_of(lane_index(), e), k / 8);
+    const int k = simt_layout::code_of(step, k_of(lane_index(), e)),
+              place = matrix_place(row + row_of(lane_index(), e), k / 8);
     if (place != at) unit = rows[index_at(at = place, where.file, where.line)];
     const uint32_t words[4] = {unit.x, unit.y, unit.z, unit.w};
     codes[e] = static_cast<uint16_t>(words[k / 2 % 4] >> 16 * (k % 2));
@@ -231,10 +233,6 @@ inline matrix_b load_b(lds<u32x4> rows, int row, int step, HIPK_HERE) {
 
 template <class Fragment> uint32_t fragment_word(const Fragment &f, int i) {
   return f.codes[2 * i] | static_cast<uint32_t>(f.codes[2 * i + 1]) << 16;
-}
-inline uint32_t load_word(lds<u32x4> units, int unit, int word, HIPK_HERE) {
-  const u32x4 x = units[index_at(unit, file, line)];
-  return word == 0 ? x.x : word == 1 ? x.y : word == 2 ? x.z : x.w;
 }
 
 struct matrix_lane {
