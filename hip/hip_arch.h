@@ -51,9 +51,10 @@
 #define HIPK_KERNEL(threads) __global__ __launch_bounds__(threads) void
 /* `groups` of them shall fit a multiprocessor together; a hint, which AMD's compiler does without. */
 #define HIPK_KERNEL_AT(threads, groups) HIPK_KERNEL(threads)
-/* The same for a kernel of matrix steps.  AMD's compiler gives a kernel of up to 512 threads half of the registers:
- * accumulators then are vector registers like any other, and nothing moves between two files. */
-#define HIPK_MATRIX_KERNEL(threads, groups) __global__ __launch_bounds__(512) void
+/* The same for a kernel of matrix steps.  AMD's compiler gives one of up to 512 threads half of the registers, which is
+ * said of those that `half` is enough for: accumulators then are vector registers like any other, and nothing moves
+ * between two files. */
+#define HIPK_MATRIX_KERNEL(threads, groups, half) __global__ __launch_bounds__((half) ? 512 : (threads)) void
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
 

@@ -3,7 +3,7 @@
  * Prefill scores on the matrix cores (S3, S8.5), exact.
  *
  * A workgroup owns a tile of query rows and a range of blocks.  A wave keeps the codes of its rows in registers for
- * the whole loop; keys pass through group memory, half a block at a time, in a ring of three halves: while one half is
+ * the whole loop; keys pass through group memory, half a block at a time, in a ring of halves: while one half is
  * multiplied the next is on its way, and both halves of a block are still there when it is settled.  Of a half's
  * approximate dots each row keeps the largest and which tokens the bound (hip_bound.h) does not exclude: the
  * candidates.  When both halves are known, the lanes that share a row evaluate them in binary64, from the same
@@ -290,7 +290,7 @@ HIPK_DEVICE void load_rows(const prefill_view &v, const prefill_tile &t, int32_t
 }
 
 template <m3idx_dtype T, int Waves, bool Exact>
-HIPK_MATRIX_KERNEL(Waves *WAVE, 8 / Waves)
+HIPK_MATRIX_KERNEL(Waves *WAVE, 8 / Waves, !Exact)
 prefill_tiles(prefill_view v) {
   HIPK_LDS(u32x4, ring, RING<Exact> * HALF_UNITS);
   const prefill_group g = group_of(v);

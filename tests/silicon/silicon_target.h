@@ -67,7 +67,7 @@ typedef cudaMemcpyKind hipMemcpyKind;
 
 #define HIPK_KERNEL(threads) __global__ void __launch_bounds__(threads)
 #define HIPK_KERNEL_AT(threads, groups) __global__ void __launch_bounds__(threads, groups)
-#define HIPK_MATRIX_KERNEL(threads, groups) HIPK_KERNEL_AT(threads, groups)
+#define HIPK_MATRIX_KERNEL(threads, groups, half) HIPK_KERNEL_AT(threads, groups)
 #define HIPK_DEVICE __device__ __forceinline__
 #define HIPK_LDS(type, name, count) __shared__ __align__(16) type name[count]
 

@@ -21,7 +21,7 @@ typedef void *hipStream_t;
 #define HIPK_TARGET "simt"
 #define HIPK_KERNEL(threads) static void
 #define HIPK_KERNEL_AT(threads, groups) static void
-#define HIPK_MATRIX_KERNEL(threads, groups) static void
+#define HIPK_MATRIX_KERNEL(threads, groups, half) static void
 #define HIPK_DEVICE inline
 #define HIPK_LDS(type, name, count) const lds<type> name = group_array<type>(count)
 #define HIPK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
