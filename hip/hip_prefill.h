@@ -47,6 +47,7 @@ struct prefill_view {
   norm_grid *blocks; /* [requests][max_block], live ones */
   uint32_t *open;    /* 1 if the tiles left a score open; zeroed with the norms */
   bool bare;         /* measurement: maxima without groups */
+  uint32_t *left;    /* [heads][end - begin]: 1 if the first selector leaves the row to the second */
 };
 
 /* How the launches of an operation are cut, and what they need of the workspace. */
@@ -54,7 +55,7 @@ struct prefill_plan {
   bool fits;      /* in the integers of a launch */
   bool matrix;    /* else the plain kernels */
   int32_t window; /* rows a pass */
-  size_t rows_at, queries_at, blocks_at, open_at, score_at, bytes;
+  size_t rows_at, queries_at, blocks_at, open_at, left_at, score_at, bytes;
   int32_t block_q, splits;
 };
 

@@ -70,6 +70,8 @@ prefill_plan plan_prefill(const hipk_device *device, const score_view &v, m3idx_
   }
   plan.open_at = plan.bytes;
   plan.bytes += 256;
+  plan.left_at = plan.bytes;
+  if (fused && plan.matrix) plan.bytes += to_256(window * heads * static_cast<int64_t>(sizeof(uint32_t)));
   plan.score_at = plan.bytes;
   if (fused) plan.bytes += to_256(window * heads * columns * static_cast<int64_t>(sizeof(float)));
   return plan;
@@ -96,6 +98,7 @@ prefill_view view_window(const hipk_launch *at, const score_view &s, const prefi
   v.queries = reinterpret_cast<u32x4 *>(scratch + plan.queries_at);
   v.blocks = reinterpret_cast<norm_grid *>(scratch + plan.blocks_at);
   v.open = reinterpret_cast<uint32_t *>(scratch + plan.open_at);
+  v.left = reinterpret_cast<uint32_t *>(scratch + plan.left_at);
   return v;
 }
 

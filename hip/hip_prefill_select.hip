@@ -1,237 +1,313 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused prefill selection (S4): a wave a row.
+ * Fused prefill selection (S4): a wave a row, from exact scores or from ranges (hip_prefill_range.h).
  *
- * From exact scores: the K best keys.  From approximate maxima (hip_prefill_tiles.hip): a block's score lies between
- * what m - E and m + E round and scale to (S3.3, S3.5; both steps are monotone), so its place in the contract's order
- * lies between two places.  At least K blocks reach the K-th largest lower place; a block whose upper place is below it
- * is not selected.  Of the others, usually K or K + 1, those whose ranges meet another's are evaluated exactly (a
- * range of one place), and then any two are in order: both exact, or ranges apart.  A contract that writes ids in
- * ascending order needs no order among exactly K.  Where more blocks are left than a list holds, as when everything
- * ties, the row is selected tile by tile with every block evaluated that can still enter: slow, and never wrong.
+ * From ranges it takes two sweeps over a row's maxima.  The first keeps each lane's largest lower place; K lanes reach
+ * the K-th largest of them, so it will do for a bound.  The second lists what reaches that: two dozen blocks, whatever
+ * the row's length.  Counting how many of these are surely before and surely after each one gives the places of all
+ * whose ranges meet none, and shows who is to be evaluated: in binary64, all tokens at once that can hold the maximum.
+ *
+ * Rows where that is not enough are left to hip_prefill_rest.hip: a list that overflows, a block whose maximum is not
+ * known (hip_prefill.h), and a sum that binary64 does not round with certainty.  So this kernel needs few registers,
+ * and a multiprocessor holds many of its waves.
  */
-#include "hip_block.h"
 #include "hip_by_format.h"
+#include "hip_filter.h"
+#include "hip_prefill_range.h"
 
 namespace hipk {
 
-constexpr int PICK_WAVES = 4, PICK_TILE = 128, CONTENDERS = MAX_TOPK + 64;
-constexpr uint32_t FIRST_PLACE = 0xffffffffu; /* places: ordered_bits(), S4.3 */
-
-struct place_range {
-  uint32_t low, high;
-};
-
-struct select_row {
-  row_place place;
-  int32_t head, row;
-  norm_grid norm;
-};
-
-HIPK_DEVICE uint64_t key_at(uint32_t place, int32_t id, m3idx_contract contract) {
-  return static_cast<uint64_t>(place) << 32 | static_cast<uint32_t>(block_key(0, id, contract));
-}
-
-/* What is known of the place of a block. */
-HIPK_DEVICE place_range range_of(const prefill_view &v, const select_view &select, const select_row &r,
-                                 gptr<float> score, gptr<const norm_grid> norms, int32_t id) {
-  const m3idx_contract contract = select.pick.contract;
-  const uint32_t forced = forced_bits(BITS_OPEN, id, r.place.blocks, select.forced);
-  if (forced != BITS_OPEN) return {ordered_bits(forced, contract), ordered_bits(forced, contract)};
-  const uint32_t bits = float_bits(score[id]);
-  if (bits == BITS_OPEN) return {0, FIRST_PLACE};
-  const float best = best_of(bits);
-  const norm_grid block = norms[id];
-  const block_bound bound = bound_of_block(v.bound, block.norm);
-  /* What best_of() is off, and the roundings of best -+ error. */
-  const float error = bound.slope * r.norm.norm + bound.offset + magnitude(best) * (0x1p-16f + 0x1p-20f) + 0x1p-140f;
-  float low = (best - error) * v.s.scale, high = (best + error) * v.s.scale;
-  if (low == 0) low = 0.0f;
-  if (high == 0) high = 0.0f;
-  return {ordered_bits(float_bits(low), contract), ordered_bits(float_bits(high), contract)};
-}
-
-/* The exact place of a block. */
-template <class F>
-HIPK_DEVICE uint32_t place_of_block(const prefill_view &v, const select_view &select, const select_row &r, int32_t id,
-                                    uint32_t kept, lds<float> q, float size, lds<float> dots) {
-  const int tokens = m3idx_min_i32(PREFILL_BLOCK, r.place.keys - id * PREFILL_BLOCK);
-  const uint32_t bits = block_score<F>(v.s, q, size, dots, prefill_page(v.s, r.place.request, id), tokens,
-                                       kept == BITS_OPEN ? ALL_GROUPS : groups_of(kept));
-  return ordered_bits(bits, select.pick.contract);
-}
-
-struct select_params {
-  prefill_view prefill;
-  select_view select;
-};
-
-/* The row that this wave selects; row < 0 past the last. */
-HIPK_DEVICE select_row own_row(const prefill_view &v) {
-  const int32_t rows = v.end - v.begin;
-  const int64_t pick = static_cast<int64_t>(group_index()) * PICK_WAVES + wave_index();
-  select_row r = {};
-  r.row = -1;
-  if (pick >= static_cast<int64_t>(v.s.heads) * rows) return r;
-  r.head = static_cast<int32_t>(pick / rows);
-  r.row = v.begin + static_cast<int32_t>(pick % rows);
-  r.place = place_row(v.s.batch, r.row);
-  return r;
-}
+constexpr int PICK_TILE = 128;
+constexpr int SHORT_TOPK = 16, LIST = 64, LIST_EACH = LIST / WAVE; /* SHORT_TOPK: half the lanes or fewer */
+constexpr int STRIP = 256 / WAVE;           /* blocks of a lane whose loads are under way at once */
+constexpr int KEY_PARTS = MATRIX_UNITS / 2; /* units of a key that each of two lanes takes */
 
 /* From exact scores. */
 HIPK_KERNEL(PICK_WAVES *WAVE) prefill_select_exact(select_params p) {
   using list = best_list<PICK_TILE, MAX_TOPK>;
   HIPK_LDS(uint64_t, keys, PICK_WAVES * list::ROOM);
   HIPK_LDS(int32_t, ids, PICK_WAVES * MAX_TOPK);
-  const select_row r = own_row(p.prefill);
-  if (r.row < 0) return;
+  const int64_t pick = static_cast<int64_t>(group_index()) * PICK_WAVES + wave_index();
+  if (pick >= picks_of(p.prefill)) return;
+  const select_row r = place_pick(p.prefill, static_cast<int32_t>(pick));
   const select_view &v = p.select;
-  const gptr<float> score = score_of(p.prefill, r.head, r.row);
   list best;
   best.begin(keys + wave_index() * list::ROOM, v.pick.width);
   HIPK_ROLLED
   for (int32_t tile = 0; tile < r.place.blocks; tile += PICK_TILE)
     best.offer(r.place.blocks - tile, [&](int i) {
       const int32_t id = tile + i;
-      return block_key(forced_bits(float_bits(score[id]), id, r.place.blocks, v.forced), id, v.pick.contract);
+      return block_key(forced_bits(float_bits(r.score[id]), id, r.place.blocks, v.forced), id, v.pick.contract);
     });
   best.end();
   write_pick(v.pick, best.keys, ids + wave_index() * MAX_TOPK, r.head, r.row, r.place);
 }
 
-/* From intervals. */
-template <m3idx_dtype T> HIPK_KERNEL(PICK_WAVES *WAVE) prefill_select(select_params p) {
-  using list = best_list<PICK_TILE, MAX_TOPK>;
-  using F = chunk_filter<T>;
-  HIPK_LDS(uint64_t, keys, PICK_WAVES * list::ROOM);
-  HIPK_LDS(int32_t, all_ids, PICK_WAVES * CONTENDERS);
-  HIPK_LDS(uint32_t, all_lows, PICK_WAVES * CONTENDERS);
-  HIPK_LDS(uint32_t, all_highs, PICK_WAVES * CONTENDERS);
-  HIPK_LDS(float, all_q, PICK_WAVES *F::DIM);
-  HIPK_LDS(float, all_dots, PICK_WAVES *DOT_PITCH);
-  const prefill_view &v = p.prefill;
-  const select_view &s = p.select;
-  const int wave = wave_index();
-  const lds<int32_t> ids = all_ids + wave * CONTENDERS;
-  const lds<uint32_t> lows = all_lows + wave * CONTENDERS, highs = all_highs + wave * CONTENDERS;
-  const lds<float> q = all_q + wave * F::DIM, dots = all_dots + wave * DOT_PITCH;
-  select_row r = own_row(v);
-  if (r.row < 0) return;
-  r.norm = global(v.rows)[static_cast<int64_t>(r.head) * (v.end - v.begin) + (r.row - v.begin)];
-  const gptr<float> score = score_of(v, r.head, r.row);
-  const gptr<const norm_grid> norms =
-      global(static_cast<const norm_grid *>(v.blocks)) + static_cast<int64_t>(r.place.request) * v.s.max_block;
-  const int32_t blocks = r.place.blocks;
-  const m3idx_contract contract = s.pick.contract;
-
-  /* The K-th largest lower place. */
-  list best;
-  best.begin(keys + wave * list::ROOM, s.pick.width);
-  uint32_t least = 0;
-  if (blocks > s.pick.topk) {
-    HIPK_ROLLED
-    for (int32_t tile = 0; tile < blocks; tile += PICK_TILE)
-      best.offer(blocks - tile,
-                 [&](int i) { return key_at(range_of(v, s, r, score, norms, tile + i).low, tile + i, contract); });
-    best.end();
-    least = static_cast<uint32_t>(best.keys[s.pick.topk - 1] >> 32);
-    wave_sync();
-  }
-
-  /* Who can be selected. */
-  int count = 0;
+/* each(id, range) for the row's blocks, a lane each; with id < 0 past the last.  All lanes come together. */
+template <class Each> HIPK_DEVICE void sweep(const select_params &p, const select_row &r, Each each) {
   HIPK_ROLLED
-  for (int32_t base = 0; base < blocks && count <= CONTENDERS; base += WAVE) {
-    const int32_t id = base + lane_index();
-    place_range range = {};
-    if (id < blocks) range = range_of(v, s, r, score, norms, id);
-    const uint64_t in = ballot(id < blocks && range.high >= least);
-    const int at = count + count_bits(in & ((uint64_t{1} << lane_index()) - 1));
-    if ((in >> lane_index() & 1) && at < CONTENDERS) {
-      ids[at] = id;
-      lows[at] = range.low;
-      highs[at] = range.high;
+  for (int32_t base = 0; base < r.place.blocks; base += STRIP * WAVE) {
+    uint32_t bits[STRIP];
+    float norm[STRIP];
+    HIPK_UNROLL
+    for (int i = 0; i < STRIP; i++) {
+      const int32_t id = base + i * WAVE + lane_index();
+      bits[i] = 0;
+      norm[i] = 0;
+      if (id < r.place.blocks) {
+        const norm_grid block = r.norms[id];
+        bits[i] = float_bits(r.score[id]);
+        norm[i] = block.norm;
+      }
     }
-    count += count_bits(in);
+    HIPK_UNROLL
+    for (int i = 0; i < STRIP; i++) {
+      const int32_t id = base + i * WAVE + lane_index();
+      each(id < r.place.blocks ? id : -1, range_of(p, r, bits[i], norm[i], id));
+    }
+  }
+}
+
+/* A place that K lower places reach, for more than K blocks.  Of two equal lanes the last bits tell which is first. */
+HIPK_DEVICE uint32_t reached_place(const select_params &p, const select_row &r, lds<uint32_t> peaks) {
+  uint32_t peak = 0;
+  sweep(p, r, [&](int32_t id, const place_range &range) { peak = id >= 0 && range.low > peak ? range.low : peak; });
+  peak = (peak & ~static_cast<uint32_t>(WAVE - 1)) | static_cast<uint32_t>(lane_index());
+  peaks[lane_index()] = peak;
+  wave_sync();
+  int before = 0;
+  HIPK_UNROLL
+  for (int i = 0; i < WAVE; i++) before += peaks[i] > peak;
+  const uint64_t last = ballot(before == p.select.pick.topk - 1);
+  wave_sync();
+  return shuffle(peak, lowest_bit(last)) & ~static_cast<uint32_t>(WAVE - 1);
+}
+
+/* The row's contenders, in group memory. */
+struct contenders {
+  lds<int32_t> ids;
+  lds<uint32_t> lows, highs;
+  int count; /* more than LIST: not all of them are here */
+};
+
+HIPK_DEVICE void list_contenders(const select_params &p, const select_row &r, uint32_t least, contenders &c) {
+  const uint64_t lanes_below = (uint64_t{1} << lane_index()) - 1;
+  c.count = 0;
+  sweep(p, r, [&](int32_t id, const place_range &range) {
+    const bool in = id >= 0 && range.high >= least;
+    const uint64_t all = ballot(in);
+    const int at = c.count + count_bits(all & lanes_below);
+    if (in && at < LIST) {
+      c.ids[at] = id;
+      c.lows[at] = range.low;
+      c.highs[at] = range.high;
+    }
+    c.count += count_bits(all);
+  });
+  wave_sync();
+}
+
+/* One bit for each contender, and what a lane knows of its own ones, lane + WAVE i. */
+struct standing {
+  uint64_t kept, mixed; /* can be selected; its range meets another's */
+  int before[LIST_EACH];
+};
+
+/* Those that are surely before and after each contender, counted. */
+HIPK_DEVICE standing compare(const contenders &c, int topk) {
+  standing s = {};
+  HIPK_UNROLL
+  for (int e = 0; e < LIST_EACH; e++) {
+    const int mine = e * WAVE + lane_index();
+    s.before[e] = 0;
+    if (e * WAVE >= c.count) break;
+    const int own = mine < c.count ? mine : 0;
+    const uint32_t low = c.lows[own], high = c.highs[own];
+    int after = 0;
+    HIPK_UNROLL_4
+    for (int i = 0; i < c.count; i++) {
+      s.before[e] += c.lows[i] > high;
+      after += c.highs[i] < low;
+    }
+    const bool kept = mine < c.count && s.before[e] < topk;
+    s.kept |= ballot(kept) << e * WAVE;
+    s.mixed |= ballot(kept && s.before[e] + after + 1 < c.count) << e * WAVE;
+  }
+  return s;
+}
+
+/* What is read of a block before it is evaluated. */
+struct open_block {
+  uint32_t bits;
+  int32_t page;
+  norm_grid norm;
+};
+
+HIPK_DEVICE open_block look_up(const select_params &p, const select_row &r, int32_t id) {
+  const score_view &v = p.prefill.s;
+  return {float_bits(r.score[id]), global(v.block_table)[r.place.request * v.block_table_stride + id], r.norms[id]};
+}
+
+/* The one that contender `at` has. */
+template <class T> HIPK_DEVICE T of_contender(const T (&own)[LIST_EACH], int at) {
+  T x = shuffle(own[0], at & (WAVE - 1));
+  HIPK_UNROLL
+  for (int e = 1; e < LIST_EACH; e++) {
+    const T other = shuffle(own[e], at & (WAVE - 1));
+    if (at >= e * WAVE) x = other;
+  }
+  return x;
+}
+
+/* The place of block `id`, whose largest dot is among the tokens of its groups, into `place`; false if binary64 does
+ * not tell.  Two lanes share a token, q holds the row.  Products are exact.  The sum of 128 of them is so too if |q|
+ * |k| <= 2^53 times a power of two that divides them all; else it is off by at most 136 * 2^-53 |q| |k|. */
+template <m3idx_dtype T>
+HIPK_DEVICE bool evaluate(const select_params &p, const select_row &r, int32_t id, const open_block &block,
+                          lds<double> q, uint32_t &place) {
+  const score_view &v = p.prefill.s;
+  const gptr<const unsigned char> page =
+      global(static_cast<const unsigned char *>(v.keys)) + block.page * (v.k_stride_page * bytes_of(T));
+  const double size = static_cast<double>(r.norm.norm) * static_cast<double>(block.norm.norm);
+  const int grid = r.norm.grid + block.norm.grid; /* both within +-133 */
+  const bool exact = size <= bits_double(static_cast<uint64_t>(1023 + 53 + grid) << 52);
+  const double error = exact ? 0.0 : size * (136 * 0x1p-53);
+  const int tokens = r.place.keys - id * PREFILL_BLOCK, part = lane_index() % 2;
+  float low = bits_float(BITS_MINUS_INF), high = low;
+  HIPK_ROLLED
+  for (uint32_t groups = groups_of(block.bits); groups; groups &= groups - 1) {
+    const int token = lowest_bit(groups) * MATRIX_GROUP + lane_index() / 2;
+    chunk<T> raw[KEY_PARTS];
+    HIPK_UNROLL
+    for (int c = 0; c < KEY_PARTS; c++) {
+      raw[c] = chunk<T>{};
+      if (token < tokens)
+        raw[c] = load<chunk<T>>(page, (token * v.k_stride_token + (2 * c + part) * CHUNK) * bytes_of(T));
+    }
+    uint32_t own = static_cast<uint32_t>(part * CHUNK);
+    forget(own); /* else the row's queries fill the registers before the loop */
+    double sum[4] = {};
+    HIPK_UNROLL
+    for (int c = 0; c < KEY_PARTS; c++) {
+      float key[CHUNK];
+      decode_chunk<T>(raw[c], key);
+      HIPK_UNROLL
+      for (int e = 0; e < CHUNK; e++)
+        sum[e % 4] = fused(static_cast<double>(q[own + 2 * c * CHUNK + e]), static_cast<double>(key[e]), sum[e % 4]);
+    }
+    double dot = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    dot += shuffle_xor<1>(dot);
+    if (token < tokens) {
+      low = larger(low, static_cast<float>(dot - error));
+      high = larger(high, static_cast<float>(dot + error));
+    }
+  }
+  low = wave_max(low);
+  high = wave_max(high);
+  place = place_of_score(v.scale == 1.0f ? low : low * v.scale);
+  return low == high;
+}
+
+/* The row's queries in binary64. */
+HIPK_DEVICE void load_query(const prefill_view &v, int32_t pick, lds<double> q) {
+  if (lane_index() < MATRIX_UNITS) {
+    float x[CHUNK];
+    decode_chunk<M3IDX_BF16>(
+        load<u32x4>(global(reinterpret_cast<const unsigned char *>(v.queries)),
+                    (static_cast<int64_t>(pick) * MATRIX_UNITS + lane_index()) * static_cast<int64_t>(sizeof(u32x4))),
+        x);
+    HIPK_UNROLL
+    for (int e = 0; e < CHUNK; e++) q[lane_index() * CHUNK + e] = static_cast<double>(x[e]);
   }
   wave_sync();
+}
 
-  bool staged = false;
-  float size = 0;
-  best.begin(keys + wave * list::ROOM, s.pick.width);
-  if (count <= CONTENDERS) {
-    const bool order_matters = count > s.pick.topk || contract.order != M3IDX_ORDER_ID;
-    HIPK_ROLLED
-    for (int base = 0; base < count && order_matters; base += WAVE) {
-      const int mine = base + lane_index();
-      bool unsure = false;
-      if (mine < count) {
-        const uint32_t low = lows[mine], high = highs[mine];
-        HIPK_ROLLED
-        for (int i = 0; i < count; i++) unsure = unsure || (i != mine && low <= highs[i] && lows[i] <= high);
-        unsure = unsure && low != high;
+/* Where ranges meet: evaluates what must be, then counts keys.  False if something stays unknown. */
+template <m3idx_dtype T>
+HIPK_DEVICE bool settle(const select_params &p, const select_row &r, const contenders &c, lds<double> q, standing &s) {
+  const m3idx_contract contract = p.select.pick.contract;
+  if (contract.order != M3IDX_ORDER_ID || count_bits(s.kept) > p.select.pick.topk) {
+    uint64_t unsure = 0;
+    uint32_t bits[LIST_EACH];
+    int32_t page[LIST_EACH], grid[LIST_EACH];
+    float norm[LIST_EACH];
+    HIPK_UNROLL
+    for (int e = 0; e < LIST_EACH; e++) {
+      const int mine = e * WAVE + lane_index();
+      bool meets = false;
+      open_block own = {};
+      if (s.mixed >> mine & 1) {
+        const uint32_t low = c.lows[mine], high = c.highs[mine];
+        HIPK_UNROLL_4
+        for (int i = 0; i < c.count; i++)
+          meets |= (i != mine) & static_cast<bool>(s.kept >> i & 1) & (low <= c.highs[i]) & (c.lows[i] <= high);
+        meets = meets && low != high;
+        if (meets) own = look_up(p, r, c.ids[mine]); /* all lanes' at once */
       }
-      /* Lows and highs stay as they are until all have been compared. */
-      if (mine < count && unsure) ids[mine] = ~ids[mine];
+      unsure |= ballot(meets) << e * WAVE;
+      if (ballot(meets && own.bits == BITS_OPEN)) return false;
+      bits[e] = own.bits;
+      page[e] = own.page;
+      norm[e] = own.norm.norm;
+      grid[e] = own.norm.grid;
+    }
+    if (unsure) load_query(p.prefill, r.pick, q);
+    while (unsure) {
+      const int at = lowest_bit(unsure);
+      unsure &= unsure - 1;
+      const open_block block = {
+          of_contender(bits, at), of_contender(page, at), {of_contender(norm, at), of_contender(grid, at)}};
+      uint32_t place;
+      if (!evaluate<T>(p, r, c.ids[at], block, q, place)) return false;
+      if (lane_index() == 0) c.lows[at] = place;
     }
     wave_sync();
-    HIPK_ROLLED
-    for (int base = 0; base < count; base += WAVE) {
-      const int mine = base + lane_index();
-      uint64_t unsure = ballot(mine < count && ids[mine < count ? mine : 0] < 0);
-      while (unsure) {
-        const int at = base + lowest_bit(unsure);
-        unsure &= unsure - 1;
-        if (!staged) size = wave_query<F>(v.s, r.head, r.row, q);
-        staged = true;
-        const int32_t id = ~ids[at];
-        const uint32_t place = place_of_block<F>(v, s, r, id, float_bits(score[id]), q, size, dots);
-        if (lane_index() == 0) {
-          ids[at] = id;
-          lows[at] = place;
-        }
-        wave_sync();
-      }
-    }
-    HIPK_ROLLED
-    for (int base = 0; base < count; base += PICK_TILE)
-      best.offer(count - base, [&](int i) { return key_at(lows[base + i], ids[base + i], contract); });
-  } else {
-    /* A tile of columns at a time, their places in lows; a column below `least`, or below the K-th key, is left out. */
-    HIPK_ROLLED
-    for (int32_t tile = 0; tile < blocks; tile += PICK_TILE) {
-      HIPK_ROLLED
-      for (int32_t base = tile; base < tile + PICK_TILE && base < blocks; base += WAVE) {
-        const int32_t id = base + lane_index();
-        place_range range = {};
-        if (id < blocks) range = range_of(v, s, r, score, norms, id);
-        const bool in = id < blocks && range.high >= least;
-        uint64_t unsure = ballot(in && range.low != range.high);
-        lows[base - tile + lane_index()] = in ? range.high : 0u;
-        wave_sync();
-        highs[base - tile + lane_index()] = in ? 1u : 0u;
-        while (unsure) {
-          const int32_t open = base + lowest_bit(unsure);
-          unsure &= unsure - 1;
-          if (!staged) size = wave_query<F>(v.s, r.head, r.row, q);
-          staged = true;
-          const uint32_t place = place_of_block<F>(v, s, r, open, float_bits(score[open]), q, size, dots);
-          if (lane_index() == 0) lows[open - tile] = place;
-          wave_sync();
-        }
-      }
-      wave_sync();
-      best.offer(blocks - tile, [&](int i) { return highs[i] ? key_at(lows[i], tile + i, contract) : uint64_t{0}; });
-      if (best.held == s.pick.width) {
-        const uint32_t last = static_cast<uint32_t>(best.keys[s.pick.topk - 1] >> 32);
-        least = last > least ? last : least;
-      }
-      wave_sync();
-    }
   }
-  best.end();
-  write_pick(s.pick, best.keys, ids, r.head, r.row, r.place);
+  HIPK_UNROLL
+  for (int e = 0; e < LIST_EACH; e++) {
+    const int mine = e * WAVE + lane_index();
+    s.before[e] = 0;
+    if (!(s.kept >> mine & 1)) continue;
+    const uint64_t key = key_at(c.lows[mine], c.ids[mine], contract);
+    HIPK_UNROLL_4
+    for (int i = 0; i < c.count; i++)
+      s.before[e] += static_cast<bool>(s.kept >> i & 1) & (key_at(c.lows[i], c.ids[i], contract) > key);
+  }
+  return true;
+}
+
+/* From ranges, K <= SHORT_TOPK.  Held to fewer registers it is slower (docs/SILICON.md). */
+template <m3idx_dtype T> HIPK_KERNEL_AT(PICK_WAVES *WAVE, 6) prefill_select(select_params p) {
+  HIPK_LDS(uint64_t, all_keys, PICK_WAVES * SHORT_TOPK);
+  HIPK_LDS(int32_t, all_ids, PICK_WAVES * LIST);
+  HIPK_LDS(uint32_t, all_lows, PICK_WAVES * LIST);
+  HIPK_LDS(uint32_t, all_highs, PICK_WAVES * LIST);
+  HIPK_LDS(double, all_q, PICK_WAVES *PREFILL_DIM);
+  const int wave = wave_index();
+  const int64_t pick = static_cast<int64_t>(group_index()) * PICK_WAVES + wave;
+  if (pick >= picks_of(p.prefill)) return;
+  const select_row r = interval_row(p.prefill, static_cast<int32_t>(pick));
+  const pick_view &v = p.select.pick;
+  contenders c = {all_ids + wave * LIST, all_lows + wave * LIST, all_highs + wave * LIST, 0};
+  list_contenders(p, r, r.place.blocks > v.topk ? reached_place(p, r, c.lows) : 0, c);
+  bool left = c.count > LIST;
+  standing s = {};
+  if (!left) {
+    s = compare(c, v.topk);
+    if (s.mixed) left = !settle<T>(p, r, c, all_q + wave * PREFILL_DIM, s);
+  }
+  if (lane_index() == 0) global(p.prefill.left)[pick] = left ? 1 : 0;
+  if (left) return;
+  const lds<uint64_t> keys = all_keys + wave * SHORT_TOPK;
+  if (lane_index() < v.width) keys[lane_index()] = 0;
+  wave_sync();
+  HIPK_UNROLL
+  for (int e = 0; e < LIST_EACH; e++) {
+    const int mine = e * WAVE + lane_index();
+    if ((s.kept >> mine & 1) && s.before[e] < v.topk) keys[s.before[e]] = key_at(c.lows[mine], c.ids[mine], v.contract);
+  }
+  wave_sync();
+  write_pick(v, keys, c.ids, r.head, r.row, r.place);
 }
 
 struct select_launch {
@@ -243,11 +319,11 @@ struct select_launch {
 void launch_prefill_select(const hipk_launch *at, const prefill_view &v, const select_view &select, bool intervals,
                            m3idx_dtype k) {
   const select_params p = {v, select};
-  const int64_t groups = (static_cast<int64_t>(v.s.heads) * (v.end - v.begin) + PICK_WAVES - 1) / PICK_WAVES;
-  if (intervals)
-    by_matrix_format(k, select_launch{at, p, groups});
-  else
-    launch(prefill_select_exact, groups, PICK_WAVES * WAVE, at->stream, p);
+  const int64_t groups = (static_cast<int64_t>(picks_of(v)) + PICK_WAVES - 1) / PICK_WAVES;
+  if (!intervals) return launch(prefill_select_exact, groups, PICK_WAVES * WAVE, at->stream, p);
+  const bool few = select.pick.topk <= SHORT_TOPK;
+  if (few) by_matrix_format(k, select_launch{at, p, groups});
+  launch_select_rest(at, p, !few, k);
 }
 
 } // namespace hipk

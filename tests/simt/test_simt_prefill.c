@@ -59,6 +59,14 @@ static const struct {
     {"--q-lens 7 --prefix-lens 140 --data wide --q-dtype f32 --k-dtype bf16 --heads 2", 0},
     {"--q-lens 7 --prefix-lens 140 --data specials --head-dim 64", 0},
     {"--q-lens 40 --prefix-lens 70 --data near --block-size 32 --topk 3", 0},
+    /* selection of long rows: more contenders than the first selector lists, and the second; K past the first's; rows
+     * of which some blocks are to be evaluated; forced blocks that tie at the K-th place */
+    {"--q-lens 1 --prefix-lens 8500 --max-block 67 --data ties --topk 5 --local 1", 0},
+    {"--q-lens 1 --prefix-lens 25300 --max-block 200 --data ties --topk 3", 0},
+    {"--q-lens 3 --prefix-lens 2900 --max-block 23 --data near --topk 20 --init 22 --contract aiter", 0},
+    {"--q-lens 2 --prefix-lens 3000 --max-block 24 --data near --topk 16 --local 1", 0},
+    {"--q-lens 9 --prefix-lens 5000 --max-block 40 --data normal --topk 7 --init 2", 0},
+    {"--q-lens 3 --prefix-lens 2500 --max-block 20 --data specials --topk 9 --contract sglang", 0},
     /* full */
     {"--q-lens 128 --prefix-lens 4100 --max-block 256 --data near --heads 2", 0},
     {"--q-lens 300,1,129 --prefix-lens 1000,2000,0 --max-block 70 --data specials --heads 4 --local 1", 0},
@@ -68,7 +76,7 @@ static const struct {
     {"--q-lens 600 --prefix-lens 77 --data normal --sparse-table 1 --local 1 --contract flashinfer", 0},
     {"--q-lens 100 --prefix-lens 333 --data wide --q-dtype f32 --k-dtype f32 --heads 3", 0},
 };
-enum { LINES = sizeof lines / sizeof *lines, QUICK_LINES = 30 };
+enum { LINES = sizeof lines / sizeof *lines, QUICK_LINES = 36 };
 
 /* Quickly: one machine a line, as published and as badly as may be. */
 START_TEST(prefill_line) {
