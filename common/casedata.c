@@ -365,9 +365,10 @@ static void drift_page(const case_spec *spec, const drift_base *b, uint64_t page
   const m3idx_dtype d = spec->k_dtype;
   const int e = b->k + (int)(page & 1), unit = e - b->k_share;
   const uint32_t drifting = (uint32_t)spec->head_dim - 1 - FIRST_DRIFT;
-  const bool tips = (page >> 1 & 3) == 0, whiskers = page >> 3 & 1, level = page >> 4 & 1;
+  const bool small = b->x < -126; /* below 2^-126 half an ulp of X is no half of a float's */
+  const bool tips = small || (page >> 1 & 7) < 3, whiskers = page >> 4 & 1, level = page >> 16 & 1;
   const bool lopsided = (page >> 5 & 3) == 0, second = page >> 7 & 1; /* one half of the tokens is zero */
-  const uint32_t tip = (uint32_t)(page >> 8 & 3);
+  const uint32_t tip = small ? 0 : (uint32_t)(page >> 8 & 3);
   const int whisker = larger(least_exponent(d), b->x - NEAREST_WHISKER - (int)(page >> 10 & 63) - b->q_whisker);
   for (int64_t t = 0; t < spec->block_size; t++) {
     const uint64_t token = case_word(page, (uint64_t)t);
@@ -381,7 +382,7 @@ static void drift_page(const case_spec *spec, const drift_base *b, uint64_t page
       const int32_t role = b->role[i];
       uint32_t code = 0;
       if (role < 0) code = case_encode(d, false, 1, e);
-      if (role == TIP && tips) code = case_encode(d, false, tip == 2 ? 1 : tip, unit);
+      if (role == TIP && tips) code = case_encode(d, false, tip == 2 ? 3 : tip, unit);
       if (role == WHISKER && tips && whiskers) code = case_encode(d, token >> 2 & 1, token >> 1 & 1, whisker);
       if (role >= FIRST_DRIFT && !tips && ((uint32_t)(role - FIRST_DRIFT) + turn) % drifting < many)
         code = up ? case_encode(d, false, 7, unit - 3) : case_encode(d, false, 3, unit - 2);

@@ -242,6 +242,7 @@ typedef struct shape {
   int64_t B, D, H, K, R, query_len; /* rows of a request; prefill: of the longest */
   int64_t blocks;                   /* most blocks of a request */
   bool split;                       /* lengths beside whole turns of the decode scorer's chunks */
+  int64_t share;                    /* blocks of a request, where all have about as many */
   bool table;                       /* the sparse table of more ids than a wave has lanes */
   bool tall;                        /* a tile of 128 rows, in a capacity that splits it */
   m3idx_dtype q, k;
@@ -258,7 +259,7 @@ static void draw_special_shape(draw *d, shape *s, bool decode) {
     s->D = s->B = 128;
     s->H = once_in(d, 3) ? 2 : 1;
     s->R = once_in(d, 3) ? 2 : 1;
-    s->tall = !decode && once_in(d, 4);
+    s->tall = !decode && once_in(d, d->edges->light ? 4 : 24);
     if (below(d, 2)) s->q = s->k = M3IDX_BF16;
     if (s->query_len > 6) s->query_len = in(d, 1, 6);
     if (s->tall) {
@@ -268,17 +269,27 @@ static void draw_special_shape(draw *d, shape *s, bool decode) {
     products = 2 * s->D * s->B * s->H * s->R * s->query_len * (s->tall ? 1 : in(d, 1, 3));
     d->most_elements = most(d->most_elements, 20000);
     mark(d, FUZZ_EDGE_MODEL);
-  } else if (which == 2) { /* decode: programs that take several blocks */
+  } else if (decode && which < (d->edges->light ? 5 : 3) && once_in(d, d->edges->light ? 4 : 24)) {
+    /* more blocks than S8.3 gives programs to */
+    int64_t budget = 0;
+    s->D = 128;
+    s->B = 16;
+    s->q = s->k = M3IDX_BF16;
+    s->H = s->query_len = 1;
+    s->R = in(d, 1, 3);
+    if (m3idx_decode_score_budget(s->R, s->D, s->q, s->k, M3IDX_GFX950, &budget) == M3IDX_OK) s->share = budget / s->R;
+    products = s->D * s->B * (budget + 8);
+  } else if (which < (d->edges->light ? 5 : 3)) { /* decode: programs that take several blocks */
     const int64_t reqs = once_in(d, 2) ? beside(d, &d->edges->decode_reqs, 129) : 1;
     s->D = s->B = 16;
     s->H = s->query_len = 1;
     s->R = decode ? most(1, reqs) : 1;
     s->split = decode;
     products = s->R == 1 ? 300000 : 160000;
-  } else if (which == 3) { /* a row of many blocks, most of which are not chosen */
+  } else if (which == 5) { /* a row of many blocks, most of which are not chosen */
     s->D = s->B = 16;
     s->H = s->R = s->query_len = 1;
-  } else if (which == 4 && once_in(d, 2)) {
+  } else if (which == 6 && once_in(d, 2)) {
     s->D = 16;
     s->B = 128;
     s->H = s->R = s->query_len = 1;
@@ -287,7 +298,7 @@ static void draw_special_shape(draw *d, shape *s, bool decode) {
     products = s->D * s->B * (s->K + 2);
   }
   d->most_products = most(d->most_products, products);
-  if (s->tall || s->split || s->table) d->kind = "normal";
+  if (s->tall || s->split || s->share || s->table) d->kind = "normal";
 }
 
 /* Half of all lines have blocks of 16, which leave room for many. */
@@ -327,7 +338,7 @@ static int64_t split_blocks(draw *d, const shape *s, int64_t arch) {
   if (m3idx_decode_score_split(s->R, s->D, s->q, s->k, (m3idx_arch)arch, &g) != M3IDX_OK || g.chunks >= s->blocks)
     return -1;
   mark(d, FUZZ_EDGE_SPLIT);
-  const int64_t full = g.chunks * in(d, 1, s->blocks / g.chunks);
+  const int64_t turns = s->blocks / g.chunks, full = g.chunks * (below(d, 2) ? turns : in(d, 1, turns));
   return full + in(d, -1, 1);
 }
 
@@ -340,6 +351,7 @@ static int64_t draw_keys(draw *d, const shape *s) {
   }
   if (s->split || once_in(d, 3)) blocks = split_blocks(d, s, below(d, 3));
   if (s->table) blocks = s->K + in(d, -1, 2);
+  if (s->share) blocks = s->share + in(d, 0, 2);
   if (blocks < 0 && once_in(d, 3)) {
     blocks = beside(d, &d->edges->select_blocks, s->blocks);
     if (blocks >= 0) mark(d, FUZZ_EDGE_CHUNKS);
