@@ -72,22 +72,27 @@ static bool compose(const words *line, case_op op, const words *fix, const char 
   return true;
 }
 
-/* Lines were bounded as they were drawn; a fix must not make each as large as the few largest. */
-static bool bounded(const case_spec *s, fuzz_size size) {
-  int64_t pairs = 0;
-  for (int64_t r = 0; r < s->num_requests; r++)
-    pairs += (int64_t)s->seq_lens[r] * (s->op == CASE_PREFILL ? s->q_lens[r] : s->decode_query_len);
-  return pairs <= (size == FUZZ_LARGE ? 12000000 : 1000000) / (s->heads * s->head_dim);
+/* Products of a scorer's dots; 0 for a selection, -1 for no line. */
+static double products_of(const char *text) {
+  char why[CASE_MESSAGE_BYTES];
+  case_spec s;
+  double pairs = 0;
+  if (case_spec_parse_line(text, &s, why)) return -1;
+  for (int64_t r = 0; s.op != CASE_SELECT && r < s.num_requests; r++)
+    pairs += (double)s.seq_lens[r] * (double)(s.op == CASE_PREFILL ? s.q_lens[r] : s.decode_query_len);
+  pairs *= (double)(s.heads * s.head_dim);
+  case_spec_free(&s);
+  return pairs;
 }
 
-static bool makes_sense(const char *text, fuzz_size size) {
+/* Lines are bounded as they are drawn: a fix must not make each as large as the few largest. */
+static bool makes_sense(const char *text, const char *drawn) {
+  enum { ENOUGH = 1000000 };
   char why[CASE_MESSAGE_BYTES];
   case_spec spec;
+  const double products = products_of(text);
+  if (products < 0 || (products > ENOUGH && products > products_of(drawn))) return false;
   if (case_spec_parse_line(text, &spec, why)) return false;
-  if (spec.op != CASE_SELECT && !bounded(&spec, size)) {
-    case_spec_free(&spec);
-    return false;
-  }
   /* What single elements need is known only once the tensors are there. */
   case_file file = {0};
   const bool good = !spec.num_puts || !case_generate(&spec, &file, why);
@@ -105,7 +110,7 @@ bool fuzz_fix_line(fuzz_line *line, const char *fix) {
   char text[FUZZ_LINE_BYTES];
   if (!split(line->text, &ours) || !split(fix, &theirs)) return false;
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-    if (!compose(&ours, line->op, &theirs, steps[i], text, sizeof text) || !makes_sense(text, line->size)) continue;
+    if (!compose(&ours, line->op, &theirs, steps[i], text, sizeof text) || !makes_sense(text, line->text)) continue;
     memcpy(line->text, text, sizeof text);
     return true;
   }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dev mutants [--only REGEX] [--how REGEX] seed one fault after another and time how long the fuzzer takes to find it
+# dev mutants [--jobs N] [--only REGEX] [--how REGEX]   seed faults one by one, and time how long the fuzzer takes
 #
-# About 260 faults, up to 60 s each; results go to build/mutants/results.tsv and, read by a person, to docs/MUTANTS.md.
+# About 306 faults, up to 60 s each; results go to build/mutants/results.tsv and, read by a person, to docs/MUTANTS.md.
 set -euo pipefail
 . tools/dev/dev_lib.sh
 need "${TEST_PACKAGES[@]}" git clang libclang-rt-14-dev
