@@ -5,6 +5,7 @@
  */
 #include "simt_backend.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -154,6 +155,10 @@ m3idx_status call(m3idx_context *ctx, const machine &on, const char *op, const A
   simt::forbid_all();
   std::free(counters);
   std::free(scratch);
+  if (status && std::getenv("M3IDX_SIMT_FIRST")) { /* as in simt_harness.c */
+    std::fprintf(stderr, "%s\n", m3idx_message(ctx));
+    std::exit(1);
+  }
   return status;
 }
 

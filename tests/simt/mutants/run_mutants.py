@@ -79,7 +79,8 @@ def judge(program, model, limit):
     if done.returncode == 0:
         return None
     said = (done.stderr + done.stdout).strip().splitlines()
-    why = [s for s in said if " differ, first at " in s] or [s for s in said if re.search(r":\d+:[FE]:", s)] or said
+    why = [s for s in said if " differ, first at " in s or s.startswith("simt ")] or \
+          [s for s in said if re.search(r":\d+:[FE]:", s)] or said
     return re.sub(r"^.*(:[FE]:|--seed \d+: )", "", why[0] if why else "no output").strip()[:140]
 
 
