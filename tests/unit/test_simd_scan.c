@@ -126,8 +126,10 @@ static void check_all(const simd_isa *isa, simd_form form, int tokens, int dim, 
   if (isa->enter) isa->enter();
   filter->run(p.group.q, p.page.keys, p.page.stride_bytes, tokens, lanes, p.group.padded_dim, p.score, &p.page.next);
   simd_later later = {&p.group, &p.page, list, center, got, SIMD_LANES + 3, 1};
-  filter->scan(&p.group, &p.page, tokens, &(simd_scan){p.room, most, &near, reach, &later});
-  filter->scan(&p.group, &p.page, tokens, &(simd_scan){p.room, again, NULL, reach, NULL});
+  simd_scan scan = {p.room, most, &near, reach, &later};
+  filter->scan(&p.group, &p.page, tokens, &scan);
+  scan = (simd_scan){p.room, again, NULL, reach, NULL};
+  filter->scan(&p.group, &p.page, tokens, &scan);
   if (isa->leave) isa->leave();
   check_near(isa->name, &near, tokens, lanes, reach, most);
   check_sift(isa, &near, tokens, lanes, reach, most);
