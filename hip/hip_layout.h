@@ -9,10 +9,10 @@
  * a[a_row(l, e)][a_k(l, e)], and so on; two codes share a word, the lower k in the lower half.
  *
  * Matrix rows (M3's D = 128: 256 bytes) lie in group memory in units of 16 bytes, 8 codes, with the units of each row
- * permuted: lanes that read one unit of 8 or 16 neighbouring rows, or 4 units side by side of two, then meet different
- * banks.  Whoever writes a row puts unit u of row r at matrix_place(r, u).  A dot does not mind in which order its
- * products come, so a step takes those codes of a row that let a lane load whole units: k of step s is code
- * code_of(s, k) of the row, in a as in b.
+ * permuted: lanes that read one unit of 8 or 16 neighbouring rows, or 4 units of two, side by side or every second one,
+ * then meet different banks.  Whoever writes a row puts unit u of row r at matrix_place(r, u).  A dot does not mind in
+ * which order its products come, so a step takes those codes of a row that let a lane load whole units: k of step s is
+ * code code_of(s, k) of the row, in a as in b.
  */
 #ifndef M3IDX_HIP_LAYOUT_H
 #define M3IDX_HIP_LAYOUT_H
@@ -30,8 +30,8 @@ struct alignas(8) u32x2 {
 };
 
 constexpr int MATRIX_DIM = 128, MATRIX_UNITS = MATRIX_DIM / 8; /* codes of a row, and units */
-constexpr int matrix_place(int row, int unit) { /* the lowest bit of a row moves it by half of 32 banks */
-  return row * MATRIX_UNITS + (unit ^ ((row & 10) | (row & 1) << 2 | (row >> 2 & 1)));
+constexpr int matrix_place(int row, int unit) {
+  return row * MATRIX_UNITS + (unit ^ (row & (MATRIX_UNITS - 1)) ^ (row & 1) << 2);
 }
 
 template <int Wave> struct matrix_layout;

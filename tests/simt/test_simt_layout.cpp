@@ -106,7 +106,7 @@ START_TEST(codes) {
 END_TEST
 
 /* Units of a row are permuted among themselves, and 8 neighbouring rows (16 on 64 banks) have a unit at as many
- * different places modulo 8 (16); so have 4 units side by side of 2 neighbours. */
+ * different places modulo 8 (16); so have 4 units of 2 neighbours, side by side or every second one. */
 START_TEST(permuted) {
   for (int unit = 0; unit < MATRIX_UNITS; unit++) {
     for (int first = 0; first < 128; first += 8) {
@@ -125,9 +125,13 @@ START_TEST(permuted) {
   }
   for (int row = 0; row < 128; row += 2)
     for (int unit = 0; unit < MATRIX_UNITS; unit += 4) {
-      uint32_t seen = 0;
-      for (int i = 0; i < 8; i++) seen |= 1u << matrix_place(row + i / 4, unit + i % 4) % 8;
-      ck_assert_uint_eq(seen, 0xff);
+      uint32_t beside = 0, apart = 0;
+      for (int i = 0; i < 8; i++) {
+        beside |= 1u << matrix_place(row + i / 4, unit + i % 4) % 8;
+        apart |= 1u << matrix_place(row + i / 4, unit / 8 * 8 + unit / 4 % 2 + i % 4 * 2) % 8;
+      }
+      ck_assert_uint_eq(beside, 0xff);
+      ck_assert_uint_eq(apart, 0xff);
     }
 }
 END_TEST
