@@ -61,8 +61,8 @@ static const struct {
     {"--q-lens 40 --prefix-lens 70 --data near --block-size 32 --topk 3", 0},
     /* selection of long rows: more contenders than the first selector lists, and the second; K past the first's; rows
      * of which some blocks are to be evaluated; forced blocks that tie at the K-th place */
-    {"--q-lens 1 --prefix-lens 8500 --max-block 67 --data ties --topk 5 --local 1", 0},
-    {"--q-lens 1 --prefix-lens 25300 --max-block 200 --data ties --topk 3", 0},
+    {"--q-lens 1 --prefix-lens 8500 --num-pages 1 --max-block 67 --data normal --topk 5 --local 1", 0},
+    {"--q-lens 1 --prefix-lens 25300 --num-pages 2 --max-block 200 --data near --topk 3", 0},
     {"--q-lens 3 --prefix-lens 2900 --max-block 23 --data near --topk 20 --init 22 --contract aiter", 0},
     {"--q-lens 2 --prefix-lens 3000 --max-block 24 --data near --topk 16 --local 1", 0},
     {"--q-lens 9 --prefix-lens 5000 --max-block 40 --data normal --topk 7 --init 2", 0},
@@ -239,6 +239,18 @@ START_TEST(close_tokens) {
 }
 END_TEST
 
+/* Finite numbers whose dots are past what the filter speaks of, in more blocks than are selected. */
+START_TEST(huge_numbers) {
+  enum { PAGES = 6, ROWS = 3 };
+  static uint16_t keys[PAGES * B * D], q[ROWS * D];
+  simt_rng rng = {29};
+  for (int i = 0; i < ROWS * D; i++) q[i] = bf16_of(ldexpf((float)(simt_below(&rng, 255) - 127), 46));
+  for (int i = 0; i < PAGES * B * D; i++) keys[i] = bf16_of(ldexpf((float)(simt_below(&rng, 255) - 127), 46));
+  const int32_t table[PAGES] = {3, 1, 5, 0, 2, 4};
+  check_problem(&(problem){"huge numbers", q, keys, 1, ROWS, PAGES, B * D, PAGES, table, PAGES * B - ROWS});
+}
+END_TEST
+
 /* Pages of 1,077,120 bytes, 1993 and 1994 live: byte offsets past 2^31. */
 START_TEST(page_far) {
   enum { PAGES = 1995, ROWS = 5 };
@@ -264,6 +276,7 @@ int main(void) {
   tcase_add_loop_test(tcase, growing_keys, 0, 5);
   tcase_add_loop_test(tcase, close_tokens, 0, 3);
   tcase_add_loop_test(tcase, cancelling_keys, 0, 4);
+  tcase_add_test(tcase, huge_numbers);
   tcase_add_test(tcase, page_far);
   tcase_add_loop_test(tcase, prefill_line, 0, LINES);
   suite_add_tcase(suite, tcase);
