@@ -62,7 +62,7 @@ static const struct {
     /* selection of long rows: more contenders than the first selector lists, and the second; K past the first's; rows
      * of which some blocks are to be evaluated; forced blocks that tie at the K-th place */
     {"--q-lens 1 --prefix-lens 8500 --num-pages 1 --max-block 67 --data normal --topk 5 --local 1", 0},
-    {"--q-lens 1 --prefix-lens 25300 --num-pages 2 --max-block 200 --data near --topk 3", 0},
+    {"--q-lens 1 --prefix-lens 25300 --num-pages 2 --max-block 200 --data near --topk 3 --contract atom", 0},
     {"--q-lens 3 --prefix-lens 2900 --max-block 23 --data near --topk 20 --init 22 --contract aiter", 0},
     {"--q-lens 2 --prefix-lens 3000 --max-block 24 --data near --topk 16 --local 1", 0},
     {"--q-lens 9 --prefix-lens 5000 --max-block 40 --data normal --topk 7 --init 2", 0},
