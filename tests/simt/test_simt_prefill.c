@@ -251,6 +251,20 @@ START_TEST(huge_numbers) {
 }
 END_TEST
 
+/* More blocks than any list holds stand beside the K-th place, the first block far above them, and those of the second
+ * tile of columns by less than the bound above those of the first. */
+START_TEST(crowd_below_the_best) {
+  enum { PAGES = 3, BLOCKS = 200, TILE = 128 };
+  static uint16_t keys[PAGES * B * D], q[D];
+  q[0] = q[1] = bf16_of(1);
+  for (int i = 0; i < PAGES * B; i++) keys[i * D] = bf16_of(i < B ? 200.0f : 100.0f);
+  for (int i = 2 * B; i < PAGES * B; i++) keys[i * D + 1] = bf16_of(0x1p-14f);
+  int32_t table[BLOCKS];
+  for (int i = 0; i < BLOCKS; i++) table[i] = i == 0 ? 0 : i < TILE ? 1 : 2;
+  check_problem(&(problem){"crowd below the best", q, keys, 1, 1, PAGES, B * D, BLOCKS, table, BLOCKS * B - 1});
+}
+END_TEST
+
 /* Pages of 1,077,120 bytes, 1993 and 1994 live: byte offsets past 2^31. */
 START_TEST(page_far) {
   enum { PAGES = 1995, ROWS = 5 };
@@ -277,6 +291,7 @@ int main(void) {
   tcase_add_loop_test(tcase, close_tokens, 0, 3);
   tcase_add_loop_test(tcase, cancelling_keys, 0, 4);
   tcase_add_test(tcase, huge_numbers);
+  tcase_add_test(tcase, crowd_below_the_best);
   tcase_add_test(tcase, page_far);
   tcase_add_loop_test(tcase, prefill_line, 0, LINES);
   suite_add_tcase(suite, tcase);
