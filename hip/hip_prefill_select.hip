@@ -193,7 +193,8 @@ HIPK_DEVICE bool evaluate(const select_params &p, const select_row &r, int32_t i
       decode_chunk<T>(raw[c], key);
       HIPK_UNROLL
       for (int e = 0; e < CHUNK; e++)
-        sum[e % 4] = fused(static_cast<double>(q[own + 2 * c * CHUNK + e]), static_cast<double>(key[e]), sum[e % 4]);
+        sum[e % 4] = fused(static_cast<double>(q[static_cast<int>(own) + 2 * c * CHUNK + e]),
+                           static_cast<double>(key[e]), sum[e % 4]);
     }
     double dot = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     dot += shuffle_xor<1>(dot);
@@ -240,7 +241,7 @@ HIPK_DEVICE bool settle(const select_params &p, const select_row &r, const conte
         const uint32_t low = c.lows[mine], high = c.highs[mine];
         HIPK_UNROLL_4
         for (int i = 0; i < c.count; i++)
-          meets |= (i != mine) & static_cast<bool>(s.kept >> i & 1) & (low <= c.highs[i]) & (c.lows[i] <= high);
+          meets = meets || (i != mine && (s.kept >> i & 1) && low <= c.highs[i] && c.lows[i] <= high);
         meets = meets && low != high;
         if (meets) own = look_up(p, r, c.ids[mine]); /* all lanes' at once */
       }
