@@ -36,7 +36,7 @@
 /* Before a loop over a lane's own array, which stays in registers only if every index is a constant; and before a
  * loop that is rare or long, and must not fill the registers with its unrolled self.  Four steps at once hide the
  * reads of a loop behind one another. */
-#if defined(__clang__) || defined(__CUDACC__)
+#if defined(__HIP__) || defined(__CUDACC__)
 #define HIPK_UNROLL _Pragma("unroll")
 #define HIPK_ROLLED _Pragma("unroll 1")
 #define HIPK_UNROLL_4 _Pragma("unroll 4")
