@@ -36,6 +36,14 @@ struct alignas(8) norm_grid {
   int32_t grid;
 };
 
+/* How far the sum of 128 exact products in binary64 may be off: nothing if |q| |k| <= 2^53 times a power of two that
+ * divides them all.  A grid is within +-133. */
+HIPK_DEVICE double error_of_sum(const norm_grid &row, const norm_grid &block) {
+  const double size = static_cast<double>(row.norm) * static_cast<double>(block.norm);
+  const double exact_to = bits_double(static_cast<uint64_t>(1023 + 53 + row.grid + block.grid) << 52);
+  return size <= exact_to ? 0.0 : size * (136 * 0x1p-53);
+}
+
 struct prefill_view {
   score_view s;       /* s.score: row 0 is the window's first where `windowed`, else the batch's */
   int32_t begin, end; /* the window */

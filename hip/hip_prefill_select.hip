@@ -160,18 +160,14 @@ template <class T> HIPK_DEVICE T of_contender(const T (&own)[LIST_EACH], int at)
 }
 
 /* The place of block `id`, whose largest dot is among the tokens of its groups, into `place`; false if binary64 does
- * not tell.  Two lanes share a token, q holds the row.  Products are exact.  The sum of 128 of them is so too if |q|
- * |k| <= 2^53 times a power of two that divides them all; else it is off by at most 136 * 2^-53 |q| |k|. */
+ * not tell.  Two lanes share a token, q holds the row.  Products are exact. */
 template <m3idx_dtype T>
 HIPK_DEVICE bool evaluate(const select_params &p, const select_row &r, int32_t id, const open_block &block,
                           lds<double> q, uint32_t &place) {
   const score_view &v = p.prefill.s;
   const gptr<const unsigned char> page =
       global(static_cast<const unsigned char *>(v.keys)) + block.page * (v.k_stride_page * bytes_of(T));
-  const double size = static_cast<double>(r.norm.norm) * static_cast<double>(block.norm.norm);
-  const int grid = r.norm.grid + block.norm.grid; /* both within +-133 */
-  const bool exact = size <= bits_double(static_cast<uint64_t>(1023 + 53 + grid) << 52);
-  const double error = exact ? 0.0 : size * (136 * 0x1p-53);
+  const double error = error_of_sum(r.norm, block.norm);
   const int tokens = r.place.keys - id * PREFILL_BLOCK, part = lane_index() % 2;
   float low = bits_float(BITS_MINUS_INF), high = low;
   HIPK_ROLLED

@@ -11,8 +11,7 @@
  * tame (hip_prefill.h), is written as open and settled by a later launch.
  *
  * A product of two bf16 numbers has 16 significant bits, so binary32 holds it unless it underflows, which needs a
- * product that 2^-149 does not divide.  The sum of 128 of them in binary64 is exact if |q| |k| <= 2^53 times a power of
- * two that divides them all; else it is off by at most 136 * 2^-53 |q| |k|.
+ * product that 2^-149 does not divide.
  */
 #include "hip_by_format.h"
 #include "hip_prefill.h"
@@ -128,16 +127,9 @@ HIPK_DEVICE double share_of_dot(const tile_rows &r, int slot, lds<u32x4> keys, i
   return low + high;
 }
 
-/* 2^e, for any e. */
-HIPK_DEVICE double power_of_two(int e) {
-  const int field = e < -1022 ? 0 : e > 1023 ? 2047 : e + 1023;
-  return bits_double(static_cast<uint64_t>(field) << 52);
-}
-
 /* The largest dot, in binary64, rounded; open if that is not certain. */
 HIPK_DEVICE uint32_t round_dot(double sum, const norm_grid &row, const norm_grid &block) {
-  const double size = static_cast<double>(row.norm) * static_cast<double>(block.norm);
-  const double error = size <= power_of_two(53 + row.grid + block.grid) ? 0.0 : size * (136 * 0x1p-53);
+  const double error = error_of_sum(row, block);
   const float low = static_cast<float>(sum - error), high = static_cast<float>(sum + error);
   return low == high ? float_bits(low) : BITS_OPEN;
 }
