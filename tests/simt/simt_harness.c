@@ -73,3 +73,15 @@ bool simt_full(void) {
   const char *full = getenv("M3IDX_SIMT_FULL");
   return full && strcmp(full, "1") == 0;
 }
+
+int simt_run(Suite *suite) {
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  if (!simt_backend_groups()) {
+    fprintf(stderr, "no kernel ran\n");
+    return 1;
+  }
+  return failed ? 1 : 0;
+}

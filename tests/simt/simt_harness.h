@@ -5,6 +5,7 @@
 #ifndef M3IDX_SIMT_HARNESS_H
 #define M3IDX_SIMT_HARNESS_H
 
+#include <check.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +35,8 @@ bool simt_same(const char *what, const char *run, const void *want, const void *
 
 /* Full coverage was asked for: environment M3IDX_SIMT_FULL=1. */
 bool simt_full(void);
+
+/* Run and free the suite; the program's exit status, which is 1 as well where no kernel ran. */
+int simt_run(Suite *suite);
 
 #endif

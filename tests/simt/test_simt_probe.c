@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "simt_backend.h"
 #include "simt_harness.h"
 #include "simt_lines.h"
 #include "simt_matrix.h"
@@ -66,9 +65,5 @@ int main(void) {
   tcase_add_loop_test(tcase, lying, 0, 2);
   tcase_add_loop_test(tcase, right_without, 0, 2 * SIMT_ARCHS);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return simt_run(suite);
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "simt_backend.h"
 #include "simt_harness.h"
 #include "simt_lines.h"
 #include "simt_matrix.h"
@@ -261,13 +260,5 @@ int main(void) {
   tcase_add_loop_test(cancelling, cancelling_in_one_place, 0, 2);
   tcase_add_test(cancelling, cancelling_past_the_bound);
   suite_add_tcase(suite, cancelling);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  if (!simt_backend_groups()) {
-    fprintf(stderr, "no kernel ran\n");
-    return 1;
-  }
-  return failed ? 1 : 0;
+  return simt_run(suite);
 }
