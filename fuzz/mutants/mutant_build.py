@@ -31,20 +31,28 @@ class Program:
             for read in reads.splitlines() if made in self.compile else ():
                 self.readers.setdefault(os.path.normpath(build / read.strip()), []).append(made)
 
-    def faulty(self, file, own, unused=None):
+    def reads(self, file):
+        return str(self.tree / file) in self.readers
+
+    def faulty(self, file, own, unused=None, made_already=None):
         """The program whose `file` is that of the copy own/tree: (its path, "") or (None, why there is none).  Objects
-        whose names hold `unused` do not run, and keep the sound file."""
+        whose names hold `unused` do not run, and keep the sound file.  made_already: a dict, empty at first, through
+        which the programs of one build share the objects of one fault."""
         place = re.compile(re.escape(str(self.tree)) + r"(?=[/\s\"']|$)")
+        made_already = {} if made_already is None else made_already
         objects = []
         for made in self.readers.get(str(self.tree / file), ()):
             if unused and unused in made:
                 continue
-            objects.append(own / f"{len(objects)}.o")
-            objects[-1].unlink(missing_ok=True)
-            command = place.sub(str(own / "tree"), self.compile[made].replace(f" -o {made} ", f" -o {objects[-1]} "))
-            done = run(command, shell=True, cwd=self.build)
-            if done.returncode != 0 or not objects[-1].exists():
-                return None, "does not compile: " + (done.stderr.strip().splitlines() or ["no object"])[0][:110]
+            if made not in made_already:
+                one = own / f"{len(made_already)}.o"
+                one.unlink(missing_ok=True)
+                command = place.sub(str(own / "tree"), self.compile[made].replace(f" -o {made} ", f" -o {one} "))
+                done = run(command, shell=True, cwd=self.build)
+                if done.returncode != 0 or not one.exists():
+                    return None, "does not compile: " + (done.stderr.strip().splitlines() or ["no object"])[0][:110]
+                made_already[made] = one
+            objects.append(made_already[made])
         if not objects:
             return None, "nothing of the program reads it"
         # What is linked first wins: the faulty objects stand before everything else.

@@ -21,6 +21,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "fuzz" / "mutants"))
+from mutant_build import Program, run
 from mutant_table import lines, plant, unescape
 
 # The suites that a kernel file belongs to, by the start of its name, first match; they run first.
@@ -34,39 +35,19 @@ MODELS = ("any", "plausible")
 SLOWER = 5  # times the slowest suite without a fault, from where on a mutant is said to hang
 
 
-def run(command, **more):
-    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
-
-
-class Sound:
-    """The build without a fault: its folder, and how each object and suite is made."""
-
-    def __init__(self, source, folder):
-        self.kernels, self.build = folder / "hip", folder / "build"
-        shutil.rmtree(self.kernels, ignore_errors=True)
-        shutil.copytree(source / "hip", self.kernels)
-        # A fault may leave a name unused: the suites judge it, not the compiler's warnings.
-        made = run(["cmake", "-G", "Ninja", "-S", source, "-B", self.build, "-DM3IDX_HIP=OFF", "-DM3IDX_WERROR=OFF",
-                    "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
-                    f"-DM3IDX_SIMT_KERNELS={self.kernels}"])
-        if made.returncode == 0:
-            made = run(["cmake", "--build", self.build, "--target", *SUITES])
-        if made.returncode != 0:
-            sys.exit("run_mutants: the suites do not build without a fault\n" + (made.stdout + made.stderr)[-3000:])
-        self.compile, self.link = {}, {}
-        for suite in SUITES:
-            *steps, self.link[suite] = run(["ninja", "-t", "commands", suite], cwd=self.build).stdout.splitlines()
-            for step in steps:
-                made = re.search(r" -o (\S+) -c ", step)
-                if made: # as an object of its own: no list of what it reads
-                    self.compile[made[1]] = re.sub(r" -MD -MT \S+ -MF \S+ ", " ", step)
-        self.readers = {}
-        said = run(["ninja", "-t", "deps"], cwd=self.build).stdout
-        for target, reads in re.findall(r"^(\S+): #deps.*\n((?:    .*\n)*)", said, re.M):
-            for read in reads.split():
-                path = pathlib.Path(os.path.normpath(self.build / read))
-                if path.parent == self.kernels:
-                    self.readers.setdefault(path.name, []).append(target)
+def build(source, folder):
+    """{suite: its Program}, of the kernels' copy folder/tree/hip and without a fault."""
+    tree, made = folder / "tree", folder / "build"
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(source / "hip", tree / "hip")
+    # A fault may leave a name unused: the suites judge it, not the compiler's warnings.
+    done = run(["cmake", "-G", "Ninja", "-S", source, "-B", made, "-DM3IDX_HIP=OFF", "-DM3IDX_WERROR=OFF",
+                "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", f"-DM3IDX_SIMT_KERNELS={tree / 'hip'}"])
+    if done.returncode == 0:
+        done = run(["cmake", "--build", made, "--target", *SUITES])
+    if done.returncode != 0:
+        sys.exit("run_mutants: the suites do not build without a fault\n" + (done.stdout + done.stderr)[-3000:])
+    return {suite: Program(tree, made, suite) for suite in SUITES}
 
 
 def judge(program, model, limit):
@@ -84,39 +65,24 @@ def judge(program, model, limit):
     return re.sub(r"^.*(:[FE]:|--seed \d+: )", "", why[0] if why else "no output").strip()[:140]
 
 
-def kill(sound, own, row, limit):
-    """Plant a fault in the copy `own`, build and run what reads it; the verdict in words."""
+def kill(programs, own, row, limit):
+    """Plant a fault in the copy own/tree, build and run what reads it; the verdict in words."""
     _, file, text, instead = row
-    original = (sound.kernels / file).read_text()
-    faulty = plant(original, text, instead)
+    planted = own / "tree" / "hip" / file
+    faulty = plant(planted.read_text(), text, instead)
     if faulty is None:
         return f"NOT FOUND exactly once in {file}"
-    (own / "hip" / file).write_text(faulty)
+    planted.write_text(faulty)
     objects = {}
-    for number, target in enumerate(sound.readers.get(file, ())):
-        objects[target] = own / f"{number}.o"
-        command = sound.compile[target].replace(f" -o {target} ", f" -o {objects[target]} ")
-        for flag in ("-I", "-c "): # not in the target's name, which holds the folder as well
-            command = command.replace(f" {flag}{sound.kernels}", f" {flag}{own / 'hip'}")
-        done = run(command, shell=True, cwd=sound.build)
-        if done.returncode != 0 or not objects[target].exists():
-            return "DOES NOT COMPILE: " + (done.stderr.strip().splitlines() or ["no object"])[0][:110]
-    (own / "hip" / file).write_text(original)
     own_suites = [f"test_simt_{s}" for s in next(names for start, names in SUITES_OF if file.startswith(start)).split()]
     for suite in own_suites + [s for s in SUITES if s not in own_suites]:
-        mine = [str(path) for target, path in objects.items() if "/test_" not in target or f"/{suite}.dir/" in target]
-        if not mine:
+        if not programs[suite].reads(f"hip/{file}"):
             continue
-        # What is linked first wins: the faulty objects stand before everything else.
-        linked = sound.link[suite].replace(f" -o tests/simt/{suite} ",
-                                           f" -Wl,--allow-multiple-definition -o {own / 'mutant'} ")
-        linked = linked.replace(" tests/simt/CMakeFiles/", f" {' '.join(mine)} tests/simt/CMakeFiles/", 1)
-        (own / "mutant").unlink(missing_ok=True)
-        done = run(linked, shell=True, cwd=sound.build)
-        if done.returncode != 0 or not (own / "mutant").exists():
-            return "DOES NOT LINK: " + (done.stderr.strip().splitlines() or ["no program"])[-1][:110]
+        program, why = programs[suite].faulty(f"hip/{file}", own, made_already=objects)
+        if not program:
+            return why
         for model in MODELS if suite == own_suites[-1] else MODELS[:1]:
-            found = judge(own / "mutant", model, limit)
+            found = judge(program, model, limit)
             if found is not None:
                 return f"killed: {suite}: {found}"
     return "SURVIVED"
@@ -138,12 +104,12 @@ def main():
         sys.exit(f"run_mutants: no such mutant: {', '.join(sorted(unknown))}")
     rows = [row for row in rows if not given.names or row[0] in given.names]
 
-    sound = Sound(source, folder)
+    programs = build(source, folder)
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         start = time.monotonic()
         checks = [(suite, model) for suite in SUITES for model in MODELS]
         for (suite, model), red in zip(checks, pool.map(
-                lambda check: judge(sound.build / "tests" / "simt" / check[0], check[1], None), checks)):
+                lambda check: judge(programs[check[0]].file, check[1], None), checks)):
             if red is not None:
                 sys.exit(f"run_mutants: {suite} is not green without a fault (matrix steps: {model}): {red}")
         limit = SLOWER * (time.monotonic() - start)
@@ -151,15 +117,15 @@ def main():
         for job in range(given.jobs):
             own = folder / f"job{job}"
             shutil.rmtree(own, ignore_errors=True)
-            shutil.copytree(sound.kernels, own / "hip")
+            shutil.copytree(folder / "tree", own / "tree")
             folders.put(own)
 
         def work(row):
             own = folders.get()
             try:
-                return kill(sound, own, row, limit)
+                return kill(programs, own, row, limit)
             finally:
-                shutil.copytree(sound.kernels, own / "hip", dirs_exist_ok=True)
+                shutil.copytree(folder / "tree", own / "tree", dirs_exist_ok=True)
                 folders.put(own)
 
         bad = 0
